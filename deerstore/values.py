@@ -193,6 +193,12 @@ def as_utc(field: str, value: datetime | str) -> datetime:
 # -- JSON ----------------------------------------------------------------------------------------
 
 _encode_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=True).encode
+_encode_exact = {
+    allow_nan: json.JSONEncoder(
+        separators=(",", ":"), allow_nan=allow_nan, default=lambda value: _as_string(value)
+    ).encode
+    for allow_nan in (True, False)
+}
 _encode_strict = json.JSONEncoder(
     separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
 ).encode
@@ -263,6 +269,11 @@ def encode_exact_json(field: str, value: Any, *, allow_nan: bool) -> str:
     ``allow_nan=False`` refuses NaN and Infinity with the path.
     """
     try:
+        return _encode_exact[allow_nan](value)
+    except (TypeError, ValueError, RecursionError):
+        # An exotic key, a NaN to be named, or a cycle: the slow way finds out which.
+        pass
+    try:
         return _encode_ascii(_exact(value, field, allow_nan))
     except RecursionError:
         raise InvalidValueError(
@@ -307,7 +318,7 @@ def _ascii(key: Any) -> str:
 def _as_string(value: Any) -> str:
     try:
         return str(value)
-    except Exception:
+    except Exception:  # noqa: BLE001 - a broken __str__ may raise anything
         return f"<{type(value).__name__}>"
 
 
