@@ -162,7 +162,7 @@ class TestText:
 
     @pytest.mark.parametrize("value", ["x" * 65, "a\0", "\ud800", 1234, b"secret"])
     def test_a_bad_id_is_refused_by_name_and_without_its_value(self, value: Any) -> None:
-        with pytest.raises(InvalidValueError, match="^run_id ") as caught:
+        with pytest.raises(InvalidValueError, match=r"^run_id ") as caught:
             values.identifier("run_id", value)
         assert caught.value.field == "run_id"
         assert str(value) not in str(caught.value)
@@ -196,17 +196,17 @@ class TestNumbers:
 
     @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, True, 1.0, "1", None])
     def test_anything_else_is_refused(self, value: Any) -> None:
-        with pytest.raises(InvalidValueError, match="^total_tokens "):
+        with pytest.raises(InvalidValueError, match=r"^total_tokens "):
             values.int64("total_tokens", value)
 
     @pytest.mark.parametrize("value", [-1, True, 1.5, "1", None])
     def test_a_page_bound_is_a_number_of_at_least_zero(self, value: Any) -> None:
         assert values.page_bound("limit", 0) == 0
-        with pytest.raises(InvalidValueError, match="^limit "):
+        with pytest.raises(InvalidValueError, match=r"^limit "):
             values.page_bound("limit", value)
 
     def test_a_number_is_not_a_boolean(self) -> None:
-        with pytest.raises(InvalidValueError, match="^needs_setup "):
+        with pytest.raises(InvalidValueError, match=r"^needs_setup "):
             values.boolean("needs_setup", 1)  # type: ignore[arg-type]
 
 
@@ -228,7 +228,7 @@ class TestTime:
 
     @pytest.mark.parametrize("value", ["yesterday", "", 5, None])
     def test_anything_else_is_refused(self, value: Any) -> None:
-        with pytest.raises(InvalidValueError, match="^before must be "):
+        with pytest.raises(InvalidValueError, match=r"^before must be "):
             values.as_utc("before", value)
 
     def test_an_instant_outside_the_calendar_is_refused(self) -> None:

@@ -1,0 +1,1 @@
+"""The tests, their fixtures and the private servers they run against."""
