@@ -42,7 +42,7 @@ _HOMES = {
     "set_current_user": "context",
 }
 
-__all__ = list(_HOMES)  # noqa: PLE0605 - one table names them all
+__all__ = list(_HOMES)
 
 _EXTRA_PACKAGES = ("langchain_core", "langgraph")
 

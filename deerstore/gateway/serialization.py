@@ -32,7 +32,9 @@ import math
 import numbers
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -103,7 +105,7 @@ def _container(value: Any, depth: int, path: set[int]) -> Any:
         return _object(value.items(), depth, path)
     if isinstance(value, list | tuple | deque):
         return [_plain(item, depth, path) for item in tuple(value)]
-    if isinstance(value, Set):
+    if isinstance(value, AbstractSet):
         return sorted((_plain(item, depth, path) for item in tuple(value)), key=_sort_key)
     if isinstance(value, type):
         return _string_of(value)
@@ -209,13 +211,12 @@ def _model_fields(value: Any) -> Any:
 
 
 def _dumped(value: Any) -> Any:
-    try:
+    # A serializer may raise anything.
+    with suppress(Exception):
         # Declared types do not limit what is shown: list[BaseMessage] keeps its tool calls.
         fields = value.model_dump(serialize_as_any=True, warnings=False)
         if fields is None or isinstance(fields, dict | list | tuple | str | int | float):
             return fields
-    except Exception:  # noqa: BLE001 - serializers may raise anything
-        pass
     # One field that cannot be dumped, or a cycle, must not hide the others.
     return {**vars(value), **(getattr(value, "__pydantic_extra__", None) or {})}
 

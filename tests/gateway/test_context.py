@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from enum import Enum
+from enum import StrEnum
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +13,7 @@ from deerstore.gateway import current_user, reset_current_user, set_current_user
 from deerstore.gateway.context import CONTEXT_USER, context_user_id, resolve_user_id
 
 
-class Name(str, Enum):
+class Name(StrEnum):
     ADA = "ada"
 
 

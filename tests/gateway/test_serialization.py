@@ -211,11 +211,7 @@ def test_a_secret_stays_secret():
 
 
 def test_keys_that_are_no_text_stay_apart():
-    assert strict({1: "int", "1": "text", True: "bool"}) == {
-        # True and 1 are one key to Python.
-        "1 (int)": "bool",
-        "1": "text",
-    }
+    assert strict({1: "int", "1": "text"}) == {"1 (int)": "int", "1": "text"}
     assert strict({None: 1, "null": 2, (1, 2): 3, b"a": 4, Colour.RED: 5, 1.5: 6}) == {
         "null (NoneType)": 1,
         "null": 2,
@@ -224,7 +220,13 @@ def test_keys_that_are_no_text_stay_apart():
         "red": 5,
         "1.5": 6,
     }
-    assert len(strict({"\ud800": 1, "\udfff": 2, "\ufffd": 3, "\ufffd (str)": 4})) == 4
+    odd = [chr(0xD800), chr(0xDFFF), "\ufffd", "\ufffd (str)"]
+    assert sorted(strict(dict.fromkeys(odd, 1))) == [
+        "\ufffd",
+        "\ufffd (str)",
+        "\ufffd (str) 2",
+        "\ufffd (str) 3",
+    ]
     assert strict({Mute(): 1, "a": 2})["a"] == 2
 
 
@@ -306,7 +308,7 @@ def test_broken_objects_do_not_break_the_rest():
 
     class Liar:
         def __str__(self):
-            return 1
+            return 1  # noqa: PLE0307
 
     plain = strict(
         {
@@ -444,7 +446,10 @@ def test_plain_json_comes_back_unchanged_and_unshared(value):
 
 # -- hidden messages -----------------------------------------------------------------------------
 
-PIXELS = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+PIXELS = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
+    "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 EMBEDDED = [
     {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXELS}"}},
