@@ -1,0 +1,27 @@
+-- Thumbs up and thumbs down: at most one per thread, run and user.
+--
+-- Every statement may run again, and may meet a table that DeerFlow made: columns and types are
+-- DeerFlow's, deerstore adds none.
+-- depends: 0002_runs
+
+CREATE TABLE IF NOT EXISTS feedback (
+    feedback_id VARCHAR(64) NOT NULL,
+    run_id VARCHAR(64) NOT NULL,
+    thread_id VARCHAR(64) NOT NULL,
+    user_id VARCHAR(64),
+    message_id VARCHAR(64),
+    rating BIGINT NOT NULL,                 -- 1 or -1
+    comment TEXT,
+    created_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (feedback_id),
+    CONSTRAINT uq_feedback_thread_run_user UNIQUE (thread_id, run_id, user_id)
+);
+
+-- "No user" is a user of its own: NULLs are distinct in the constraint above.
+CREATE UNIQUE INDEX IF NOT EXISTS uq_feedback_thread_run_nobody ON feedback (thread_id, run_id)
+WHERE user_id IS NULL;
+
+-- DeerFlow's indexes; those on thread and run also serve the lists.
+CREATE INDEX IF NOT EXISTS ix_feedback_run_id ON feedback (run_id);
+CREATE INDEX IF NOT EXISTS ix_feedback_thread_id ON feedback (thread_id);
+CREATE INDEX IF NOT EXISTS ix_feedback_user_id ON feedback (user_id);
