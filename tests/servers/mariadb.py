@@ -47,6 +47,10 @@ class MariaDB(Server):
     def _first_statements(self) -> Path:
         return self.folder / "first.sql"
 
+    def program(self) -> str:
+        """Where `mariadbd` is."""
+        return self.find("mariadbd", "/usr/sbin", "/usr/local/sbin")
+
     def prepare(self) -> None:
         """Run mariadb-install-db and leave the administrator's account for the first start."""
         self._data.mkdir(mode=0o700)
@@ -80,7 +84,7 @@ class MariaDB(Server):
         }
         options = [f"--{key}={value}" for key, value in settings.items()]
         return [
-            self.find("mariadbd", "/usr/sbin", "/usr/local/sbin"),
+            self.program(),
             "--no-defaults",
             "--skip-log-bin",
             "--skip-name-resolve",

@@ -35,6 +35,10 @@ class Postgres(Server):
     def _data(self) -> Path:
         return self.folder / "data"
 
+    def program(self) -> str:
+        """Where `postgres` is."""
+        return self._tool("postgres")
+
     def prepare(self) -> None:
         """Run initdb, with a linguistic collation where this build has ICU."""
         password = self.folder / "password"
@@ -67,7 +71,7 @@ class Postgres(Server):
             "unix_socket_directories": str(self.folder),
         }
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
-        return [self._tool("postgres"), "-D", str(self._data), *options]
+        return [self.program(), "-D", str(self._data), *options]
 
     def answers(self) -> bool:
         """Ask pg_isready: the port opens before recovery has ended."""

@@ -48,6 +48,10 @@ class Server(ABC):
         """The administrator's URL."""
 
     @abstractmethod
+    def program(self) -> str:
+        """Where the server is; it is installed when it is missing."""
+
+    @abstractmethod
     def prepare(self) -> None:
         """Make the data folder, once."""
 
@@ -64,6 +68,8 @@ class Server(ABC):
         if self._process is not None:
             return
         if not self._prepared:
+            # Before the folder gets its owner: the package may bring the account along.
+            self.program()
             self.folder.mkdir(mode=0o700)
             self.own(self.folder)
             self.prepare()
