@@ -181,16 +181,17 @@ def parse_url(text: str) -> DatabaseURL:
 
 def redact_url(text: str) -> str:
     """The URL with the password, and every option that may hold one, replaced by ``***``."""
-    scheme, separator, rest = text.partition("://")
-    if not separator:
+    try:
+        parse_url(text)
+    except ConfigError:
+        # Where the password ends in a broken URL nobody can say.
         return "***"
+    scheme, _, rest = text.partition("://")
     place, question, query = rest.partition("?")
-    head, at, tail = place.rpartition("@")
-    user, colon, _ = head.partition(":")
-    if not at:
-        # Without a user part nothing before the path is secret, unless it is a broken URL.
-        return f"{scheme}://***" if "@" in rest else f"{scheme}://{place}{question}{_masked(query)}"
-    return f"{scheme}://{user}{colon}{'***' if colon else ''}@{tail}{question}{_masked(query)}"
+    userinfo, at, tail = place.rpartition("@")
+    user, colon, _ = userinfo.partition(":")
+    secret = ":***" if colon else ""
+    return f"{scheme}://{user}{secret}{at}{tail}{question}{_masked(query)}"
 
 
 def _masked(query: str) -> str:
@@ -229,7 +230,7 @@ def _parse_hosts(text: str) -> tuple[tuple[str, int | None], ...]:
 
 def _parse_host(text: str) -> tuple[str, int | None]:
     match = re.fullmatch(r"\[([^\]]+)\](?::(.*))?", text) or re.fullmatch(
-        r"([^:\[\]]*)(?::(.*))?", text
+        r"([^:\[\]]*)(?::([^:]*))?", text
     )
     if match is None:
         _refuse(f"has a host that cannot be read; write IPv6 as [::1]; {_ESCAPING}")
