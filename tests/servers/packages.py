@@ -53,7 +53,7 @@ def _apt(*arguments: str) -> None:
 
 @contextlib.contextmanager
 def _no_services() -> Iterator[None]:
-    """Keep the packages from starting their own servers: Debian's rule for that is a small script."""
+    """Keep the packages from starting servers: Debian asks a small script for leave."""
     if _POLICY.exists():
         yield
         return

@@ -45,7 +45,9 @@ class Postgres(Server):
         password.write_text(PASSWORD)
         self.own(password)
         initdb = self._tool("initdb")
-        known = subprocess.run([initdb, "--help"], capture_output=True, text=True, check=True).stdout
+        known = subprocess.run(
+            [initdb, "--help"], capture_output=True, text=True, check=True
+        ).stdout
         icu = ["--locale-provider=icu", "--icu-locale=en-US"] if "--icu-locale" in known else []
         self.run(
             [

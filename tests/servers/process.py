@@ -119,7 +119,9 @@ class Server(ABC):
         if process.returncode:
             raise ServerError(f"{command[0]} failed:\n{output.decode(errors='replace')}")
 
-    def spawn(self, command: list[str], *, stdout: object, stderr: object) -> subprocess.Popen[bytes]:
+    def spawn(
+        self, command: list[str], *, stdout: object, stderr: object
+    ) -> subprocess.Popen[bytes]:
         """Start a command as the server's account, in the server's folder."""
         return subprocess.Popen(
             command,
