@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import repeat
 from operator import itemgetter
 from typing import Any
@@ -273,6 +273,7 @@ class _Check:
             "text": self.take_text,
             "int": self.take_int,
             "float": self.take_float,
+            "timestamp": self.take_timestamp,
         }
         return within_rules.get(self.base, self.encode)
 
@@ -291,6 +292,20 @@ class _Check:
         if not math.isfinite(value):
             raise self.refused("is NaN or infinite")
         return value if self.encode is None else self.encode(value)
+
+    def take_timestamp(self, value: datetime) -> Any:
+        if value.tzinfo is not UTC:
+            value = self.in_utc(value)
+        return value if self.encode is None else self.encode(value)
+
+    def in_utc(self, value: datetime) -> datetime:
+        """The instant of an aware time, whatever its offset; a naive time means UTC."""
+        if value.tzinfo is None:
+            return value.replace(tzinfo=UTC)
+        try:
+            return value.astimezone(UTC)
+        except (OverflowError, ValueError):
+            raise self.refused("is outside the years 1 to 9999 in UTC") from None
 
     def storable(self, value: str) -> None:
         try:
@@ -319,6 +334,8 @@ class _Check:
         elif self.base == "int":
             if any(item is not None and not -_INT64 <= item < _INT64 for item in value):
                 raise self.refused("has an element that does not fit in 64 bits")
+        elif self.base == "timestamp":
+            return [item if item is None else self.in_utc(item) for item in value]
         elif self.base == "float" and any(
             item is not None and not math.isfinite(item) for item in value
         ):

@@ -86,6 +86,9 @@ def _check_parameters(
     known = {name: parameter.type.is_list for name, (parameter, _) in query.params.items()}
     carried: dict[str, bool] = {}
     used: set[str] = set()
+    placeholders = {
+        text[start:end] for tokens in marked for (kind, start, end), _ in tokens if kind == "param"
+    }
     for step, tokens in zip(query.steps, marked, strict=True):
         has_list = False
         for (kind, start, end), _ in tokens:
@@ -93,7 +96,9 @@ def _check_parameters(
                 continue
             name = text[start + 1 : end]
             if name not in known and name not in carried:
-                raise source.error(_undeclared(name, [*known, *carried], query), start, end)
+                # A mistyped name leaves the right one unused.
+                idle = [one for one in (*known, *carried) if f":{one}" not in placeholders]
+                raise source.error(_undeclared(name, idle, query), start, end)
             used.add(name)
             has_list = has_list or known.get(name, False)
         if step.each and not has_list:
@@ -118,10 +123,10 @@ def _end(step: DeclaredStep) -> int:
     return step.tokens[-1][2]
 
 
-def _undeclared(name: str, known: list[str], query: DeclaredQuery) -> str:
+def _undeclared(name: str, idle: list[str], query: DeclaredQuery) -> str:
     if any(name in step.returns for step in query.steps):
         return f"{name!r} is not known yet: the step that returns it comes later"
-    found = near(name, known)
+    found = near(name, idle)
     hint = f"; did you mean ':{found}'?" if found else f"; add '-- param {name}: type'"
     return f"parameter {name!r} is not declared{hint}"
 

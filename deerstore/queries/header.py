@@ -329,7 +329,7 @@ class _Reader:
         match = self.type(value, value_place)
         mark, brackets, last = match[2], match[3], match[4]
         if mark and last and not brackets:
-            self.source_error(f"unknown type {value!r}", *value_place)
+            self.source_error(f"malformed type {value!r}; '?' stands twice", *value_place)
         kind = ValueType(
             match[1],
             nullable=bool(last) or bool(mark and not brackets),
@@ -350,12 +350,16 @@ class _Reader:
 
     def type(self, value: str, place: Place) -> re.Match[str]:
         match = _TYPE.fullmatch(value)
-        if match is None or match[1] not in TYPES:
-            word = match[1] if match else value
-            meant = _TYPE_ALIASES.get(word.lower()) or near(word, TYPES)
-            hint = f"; did you mean {meant!r}?" if meant else f"; known are {', '.join(TYPES)}"
-            self.source_error(f"unknown type {value!r}{hint}", *place)
-        return match
+        if match is not None and match[1] in TYPES:
+            return match
+        word = re.split(r"\W", value, maxsplit=1)[0]
+        if word in TYPES:
+            self.source_error(
+                f"malformed type {value!r}; behind {word} may stand '?' and '[]'", *place
+            )
+        meant = _TYPE_ALIASES.get(word.lower()) or near(word, TYPES)
+        hint = f"; did you mean {meant!r}?" if meant else f"; known are {', '.join(TYPES)}"
+        self.source_error(f"unknown type {value!r}{hint}", *place)
 
     def variant(
         self, query: DeclaredQuery, name: str, value: str, place: Place, value_place: Place

@@ -21,12 +21,13 @@ __all__ = ["SourceText", "Token", "tokenize"]
 Token = tuple[str, int, int]
 """Kind, start, end."""
 
-_QUOTED_DOUBLE = r'"[^"]*(?:""[^"]*)*"'
-_SINGLE = r"'[^']*(?:''[^']*)*'"
-_BACKTICK = r"`[^`]*(?:``[^`]*)*`"
+# Possessive: what has no end must fail as a whole, not match in part.
+_QUOTED_DOUBLE = r'"[^"]*+(?:""[^"]*+)*+"'
+_SINGLE = r"'[^']*+(?:''[^']*+)*+'"
+_BACKTICK = r"`[^`]*+(?:``[^`]*+)*+`"
 _BLOCK = r"/\*(?s:.*?)\*/"
-_SINGLE_ESCAPES = r"'[^'\\]*(?:(?:\\(?s:.)|'')[^'\\]*)*'"
-_DOUBLE_ESCAPES = r'"[^"\\]*(?:(?:\\(?s:.)|"")[^"\\]*)*"'
+_SINGLE_ESCAPES = r"'[^'\\]*+(?:(?:\\(?s:.)|'')[^'\\]*+)*+'"
+_DOUBLE_ESCAPES = r'"[^"\\]*+(?:(?:\\(?s:.)|"")[^"\\]*+)*+"'
 
 _COMMON = {
     "word": r"[^\W\d][\w$]*",

@@ -87,8 +87,9 @@ class Codec:
     """How one engine's driver wants values, and gives them. Made once per engine.
 
     ``encoders`` maps a type (``"timestamp"``) to a function that makes the driver's value out of
-    a checked one; a missing or ``None`` entry passes it on as it is. ``None`` values are never
-    encoded, but for the JSON null of a ``json`` parameter that may not be SQL NULL.
+    a checked one (a ``timestamp`` is aware and in UTC by then); a missing or ``None`` entry
+    passes it on as it is. ``None`` values are never encoded, but for the JSON null of a ``json``
+    parameter that may not be SQL NULL.
     A list is encoded element by element and given to the driver as a ``list``, unless there is an
     entry for the list as a whole (``"timestamp[]"``): that one gets the checked, unencoded list.
     ``decoders`` maps the type of a result column to a function over the driver's value, which is

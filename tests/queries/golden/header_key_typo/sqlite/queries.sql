@@ -1,0 +1,5 @@
+-- name: runs.get_run :optional
+-- parm run_id: text
+SELECT run_id
+FROM runs
+WHERE run_id = :run_id;

@@ -1,0 +1,4 @@
+-- name: runs/get-run :optional
+SELECT run_id
+FROM runs
+WHERE run_id = :run_id;

@@ -1,0 +1,4 @@
+-- name:
+SELECT run_id
+FROM runs
+WHERE run_id = :run_id;

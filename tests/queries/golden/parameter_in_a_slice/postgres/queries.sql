@@ -1,0 +1,4 @@
+-- name: runs.first_tags :many
+-- param n: int
+SELECT tags[:n] AS tags
+FROM runs;

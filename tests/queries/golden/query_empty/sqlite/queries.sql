@@ -1,0 +1,6 @@
+-- name: runs.get_run :optional
+-- doc: One run.
+
+-- name: runs.count :value
+SELECT COUNT(*)
+FROM runs;

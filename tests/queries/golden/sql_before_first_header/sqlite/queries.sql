@@ -1,0 +1,7 @@
+-- Everything about runs.
+SELECT 1;
+-- name: runs.get_run :optional
+-- param run_id: text
+SELECT run_id
+FROM runs
+WHERE run_id = :run_id;

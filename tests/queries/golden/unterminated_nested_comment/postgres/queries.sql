@@ -1,0 +1,5 @@
+-- name: runs.get_run :optional
+-- param run_id: text
+SELECT run_id /* the /* inner */ key
+FROM runs
+WHERE run_id = :run_id;
