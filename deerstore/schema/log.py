@@ -17,10 +17,10 @@ import time
 import uuid
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deerstore.errors import SchemaTooNewError
+from deerstore.values import utcnow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,8 +85,7 @@ class MigrationLog:
         """The ids of the migrations that the log marks as applied, oldest first; reads only."""
         if "_yoyo_migration" not in self._engine.table_names():
             return ()
-        rows = self._engine.run("SELECT migration_id FROM _yoyo_migration")
-        return tuple(sorted(str(row[0]) for row in rows))
+        return tuple(sorted(row[0] for row in self._engine.query("schema.applied_migrations")))
 
     def check_not_newer(self, known: Sequence[Migration]) -> tuple[str, ...]:
         """The applied ids, or :class:`~deerstore.errors.SchemaTooNewError` for an unknown one."""
@@ -110,35 +109,24 @@ class MigrationLog:
         for statement in _TABLES:
             if statement.split()[5] not in present:
                 self._engine.run(statement.format(timestamp=timestamp))
-        if not self._engine.run("SELECT version FROM _yoyo_version"):
-            self._insert("_yoyo_version", version=_VERSION, installed_at_utc=self._now())
+        if not self._engine.query("schema.log_versions"):
+            self._engine.query("schema.set_log_version", version=_VERSION, installed_at=utcnow())
 
     def mark(self, migration: Migration) -> None:
         """Log a migration as applied, once."""
-        values = {"migration_hash": migration.yoyo.hash, "migration_id": migration.id}
+        applied_at = utcnow()
+        names = {"hash": migration.yoyo.hash, "migration_id": migration.id}
         with self._engine.transaction():
-            self._insert("_yoyo_migration", **values, applied_at_utc=self._now())
-            self._insert(
-                "_yoyo_log",
+            self._engine.query("schema.mark_migration", **names, applied_at=applied_at)
+            self._engine.query(
+                "schema.log_migration",
+                **names,
                 id=str(uuid.uuid4()),
-                **values,
-                operation="apply",
                 username=_username(),
                 # The fully qualified name may take a slow look-up.
                 hostname=socket.gethostname(),
-                created_at_utc=self._now(),
+                created_at=applied_at,
             )
-
-    def _insert(self, table: str, **values: Any) -> None:
-        marks = [self._engine.placeholder(position) for position in range(1, len(values) + 1)]
-        self._engine.run(
-            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(marks)})",  # noqa: S608
-            tuple(values.values()),
-        )
-
-    def _now(self) -> Any:
-        now = datetime.now(UTC).replace(tzinfo=None)
-        return now.isoformat() if self._engine.name == "sqlite" else now
 
     # -- yoyo's lock row -------------------------------------------------------------------------
 
@@ -156,26 +144,22 @@ class MigrationLog:
         finally:
             # The row of a dead connection is recognised at the next start.
             with suppress(self._engine.driver.Error):
-                self._delete(mark)
-
-    def _delete(self, pid: int) -> None:
-        mark = self._engine.placeholder(1)
-        self._engine.run(f"DELETE FROM yoyo_lock WHERE pid = {mark}", (pid,))  # noqa: S608
+                self._engine.query("schema.free_lock_row", pid=mark)
 
     def _take(self, mark: int) -> None:
         watch = _Watch()
         while True:
-            rows = self._engine.run("SELECT pid, ctime FROM yoyo_lock WHERE locked = 1")
+            rows = self._engine.query("schema.lock_row")
             if not rows:
                 with suppress(self._engine.driver.IntegrityError):
-                    self._insert("yoyo_lock", locked=1, ctime=self._now(), pid=mark)
+                    self._engine.query("schema.take_lock_row", pid=mark, ctime=utcnow())
                     return
                 continue
             pid, ctime = rows[0]
             busy = self._engine.others_change_schema()
-            if pid < 0 or watch.is_stale(int(pid), ctime, self.applied(), busy=busy):
+            if pid < 0 or watch.is_stale(pid, ctime, self.applied(), busy=busy):
                 logger.warning("removing the yoyo lock row of process %d, which is gone", abs(pid))
-                self._delete(int(pid))
+                self._engine.query("schema.free_lock_row", pid=pid)
                 continue
             self._engine.stopped.wait(_POLL)
             self._engine.check_stopped()

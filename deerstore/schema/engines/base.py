@@ -14,10 +14,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deerstore.errors import ConnectionLostError, SchemaError
+from deerstore.queries import Codec, QueryCatalog, load_queries
 from deerstore.url import Engine
 
 if TYPE_CHECKING:
@@ -40,6 +43,15 @@ LOCK_PATIENCE = 600.0
 _RETRY_PAUSE = 0.5
 
 
+_SQL = Path(__file__).resolve().parent.parent.parent / "sql"
+
+
+@cache
+def schema_queries(engine: Engine) -> QueryCatalog:
+    """deerstore's queries for one engine."""
+    return load_queries(_SQL, engines=(engine,))
+
+
 class SetupCancelledError(Exception):
     """The coroutine that wanted this work was cancelled."""
 
@@ -49,6 +61,7 @@ class SchemaEngine(ABC):
 
     name: ClassVar[Engine]
     driver: ModuleType
+    codec: ClassVar[Codec]
     begin_statement: ClassVar[str] = "BEGIN"
 
     def __init__(self, config: StorageConfig) -> None:
@@ -110,16 +123,19 @@ class SchemaEngine(ABC):
 
     # -- statements ------------------------------------------------------------------------------
 
-    @staticmethod
-    @abstractmethod
-    def placeholder(position: int) -> str:
-        """The driver's mark for the value at ``position``, counted from 1."""
-
-    @abstractmethod
     def table_names(self) -> frozenset[str]:
         """The base tables of the database (PostgreSQL: of its current schema)."""
+        return frozenset(name for (name,) in self.query("schema.tables"))
 
-    def run(self, sql: str, args: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def query(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a query of the catalog and return its typed rows."""
+        compiled = schema_queries(self.name)[name].compiled(self.codec)
+        rows: list[tuple[Any, ...]] = []
+        for step, args in zip(compiled.steps, compiled.bind(params), strict=True):
+            rows = self.run(step.sql, args)
+        return compiled.decode_rows(rows)
+
+    def run(self, sql: str, args: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows; the driver's errors come out unchanged.
 
         Outside a transaction a statement that finds its table locked is tried again for
@@ -144,7 +160,7 @@ class SchemaEngine(ABC):
             self.check_stopped()
 
     @abstractmethod
-    def _execute(self, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _execute(self, sql: str, args: Sequence[Any] | None) -> list[tuple[Any, ...]]:
         """Hand one statement to the driver."""
 
     @abstractmethod
@@ -160,7 +176,7 @@ class SchemaEngine(ABC):
             yield
         except BaseException:
             self._in_transaction = False
-            self._execute("ROLLBACK", ())
+            self._execute("ROLLBACK", None)
             raise
         self.run("COMMIT")
         self._in_transaction = False

@@ -6,11 +6,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pymysql
 
 from deerstore.errors import SchemaError
+from deerstore.queries import Codec
 from deerstore.schema.engines.base import LOCK_SLICE, SchemaEngine, SetupLock
 
 __all__ = ["MysqlEngine"]
@@ -32,11 +34,16 @@ LIMIT 1
 """
 
 
+def _naive_time(value: datetime) -> datetime:
+    return value.astimezone(UTC).replace(tzinfo=None)
+
+
 class MysqlEngine(SchemaEngine):
     """A PyMySQL connection in autocommit mode."""
 
     name = "mysql"
     driver = pymysql
+    codec = Codec("mysql", encoders={"timestamp": _naive_time})
     begin_statement = "START TRANSACTION"
 
     def _kwargs(self) -> dict[str, Any]:
@@ -113,20 +120,9 @@ class MysqlEngine(SchemaEngine):
 
     # -- statements ------------------------------------------------------------------------------
 
-    @staticmethod
-    def placeholder(position: int) -> str:  # noqa: ARG004 - the driver counts by itself
-        return "%s"
-
-    def table_names(self) -> frozenset[str]:
-        rows = self.run(
-            "SELECT table_name FROM information_schema.tables "
-            "WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE'"
-        )
-        return frozenset(str(row[0]) for row in rows)
-
-    def _execute(self, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _execute(self, sql: str, args: Sequence[Any] | None) -> list[tuple[Any, ...]]:
         with self.connection.cursor() as cursor:
-            cursor.execute(sql, tuple(args) or None)
+            cursor.execute(sql, args)
             return list(cursor.fetchall()) if cursor.description else []
 
     def is_lock_conflict(self, error: Exception) -> bool:

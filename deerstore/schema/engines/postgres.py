@@ -13,6 +13,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from deerstore.errors import SchemaError
+from deerstore.queries import Codec
 from deerstore.schema.engines.base import LOCK_SLICE, SchemaEngine, SetupLock
 
 __all__ = ["PostgresEngine"]
@@ -45,6 +46,7 @@ class PostgresEngine(SchemaEngine):
 
     name = "postgres"
     driver = psycopg
+    codec = Codec("postgres")
 
     @property
     def _conninfo(self) -> str:
@@ -157,15 +159,7 @@ class PostgresEngine(SchemaEngine):
 
     # -- statements ------------------------------------------------------------------------------
 
-    @staticmethod
-    def placeholder(position: int) -> str:
-        return f"${position}"
-
-    def table_names(self) -> frozenset[str]:
-        rows = self.run("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-        return frozenset(str(row[0]) for row in rows)
-
-    def _execute(self, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _execute(self, sql: str, args: Sequence[Any] | None) -> list[tuple[Any, ...]]:
         connection = self.connection
         concurrent = "CONCURRENTLY" in sql.upper()
         if self.config.pgbouncer:
@@ -241,7 +235,7 @@ class _AdvisoryLock(SetupLock):
 
 
 def _rows(
-    connection: psycopg.Connection[Any], sql: str, args: Sequence[Any]
+    connection: psycopg.Connection[Any], sql: str, args: Sequence[Any] | None
 ) -> list[tuple[Any, ...]]:
     # The raw cursor takes the server's own placeholders ($1) and leaves every % alone.
     with psycopg.RawCursor(connection) as cursor:

@@ -6,13 +6,19 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deerstore.errors import SchemaError
+from deerstore.queries import Codec
 from deerstore.schema.engines.base import LOCK_SLICE, SchemaEngine, SetupLock
 
 __all__ = ["SqliteEngine"]
+
+
+def _text_time(value: datetime) -> str:
+    return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 class SqliteEngine(SchemaEngine):
@@ -20,6 +26,7 @@ class SqliteEngine(SchemaEngine):
 
     name = "sqlite"
     driver = sqlite3
+    codec = Codec("sqlite", encoders={"timestamp": _text_time})
     # A plain BEGIN would read first and then fail to become a writer.
     begin_statement = "BEGIN IMMEDIATE"
 
@@ -59,22 +66,14 @@ class SqliteEngine(SchemaEngine):
 
     def others_change_schema(self) -> bool:
         try:
-            self._execute(self.begin_statement, ())
-            self._execute("ROLLBACK", ())
+            self._execute(self.begin_statement, None)
+            self._execute("ROLLBACK", None)
         except sqlite3.OperationalError as error:
             return _is_busy(error)
         return False
 
-    @staticmethod
-    def placeholder(position: int) -> str:
-        return f"?{position}"
-
-    def table_names(self) -> frozenset[str]:
-        rows = self.run("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return frozenset(str(row[0]) for row in rows)
-
-    def _execute(self, sql: str, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self.connection.execute(sql, tuple(args)).fetchall()
+    def _execute(self, sql: str, args: Sequence[Any] | None) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = self.connection.execute(sql, args or ()).fetchall()
         return rows
 
     def is_lock_conflict(self, error: Exception) -> bool:
