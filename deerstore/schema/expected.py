@@ -36,7 +36,7 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
 class Column:
     """A column. ``kind`` is a name of the table of kinds, or ``char(n)``.
 
-    ``default`` is SQL; ``added`` marks what deerstore adds to a table that DeerFlow may have made.
+    ``default`` is SQL, ``key`` the position in the primary key (0: not in it), and
     ``generated`` is the expression of a stored generated column.
     """
 
@@ -63,12 +63,13 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with everything that belongs to it. ``triggers`` are names, per engine."""
+    """A table with everything that belongs to it, but for triggers: their names and texts differ
+    so much between the engines that they are read from the migrations.
+    """
 
     name: str
     columns: tuple[Column, ...]
     indexes: tuple[Index, ...] = ()
-    triggers: Mapping[Engine, tuple[str, ...]] | None = None
     engines: tuple[Engine, ...] = _ALL
 
 
@@ -210,16 +211,6 @@ TABLES: tuple[Table, ...] = (
             Column("created_at", "time"),
             Column("updated_at", "time"),
         ),
-        triggers={
-            "sqlite": tuple(
-                f"threads_meta_index_{verb}" for verb in ("insert", "touch", "update", "delete")
-            ),
-            "postgres": ("threads_meta_index_keep",),
-            "mysql": tuple(
-                f"threads_meta_index_{verb}"
-                for verb in ("insert", "touch", "clear", "update", "delete")
-            ),
-        },
     ),
     Table(
         "threads_meta_index",
@@ -299,7 +290,6 @@ def expected_tables(engine: Engine) -> tuple[Table, ...]:
             table.name,
             tuple(column for column in table.columns if engine in column.engines),
             tuple(index for index in table.indexes if engine in index.engines),
-            {engine: (table.triggers or {}).get(engine, ())},
         )
         for table in TABLES
         if engine in table.engines

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deerstore.errors import SchemaDriftError
 from deerstore.schema.engines import SchemaEngine, schema_engine
 from deerstore.schema.log import MigrationLog
-from deerstore.schema.migrations import load_migrations
-from deerstore.schema.runner import apply_pending
+from deerstore.schema.migrations import Migration, load_migrations
+from deerstore.schema.plan import Branch, adoption_statements, branch_of
+from deerstore.schema.reconcile import reconcile_rows, resolve_feedback
+from deerstore.schema.runner import Progress, apply_migrations, apply_statements
+from deerstore.schema.shape import compare, read_shape
 from deerstore.schema.thread import SchemaThread
 
 if TYPE_CHECKING:
@@ -29,13 +33,19 @@ _LOCK_REMINDER = 30.0
 
 @dataclass(frozen=True)
 class SetupReport:
-    """What one call of :func:`setup_schema` did.
+    """What one call of :func:`setup_schema` found and did.
 
-    ``applied`` are the ids of the migrations that it applied, ``version`` is the newest one of the
-    database afterwards; ``waited`` are the seconds spent waiting for other processes.
+    ``branch`` is what the database was before: ``empty``, ``legacy`` (DeerFlow's) or
+    ``versioned``. ``adopted`` are the statements that added to DeerFlow's tables, ``applied`` the
+    ids of the migrations that ran, ``resolved`` one line for each row of another writer that had
+    to give way. ``version`` is the newest migration of the database afterwards, ``waited`` the
+    seconds spent waiting for other processes.
     """
 
+    branch: Branch
+    adopted: tuple[str, ...]
     applied: tuple[str, ...]
+    resolved: tuple[str, ...]
     version: str
     waited: float
 
@@ -44,7 +54,7 @@ async def setup_schema(
     config: StorageConfig,
     *,
     langgraph_setup: Callable[[], Awaitable[None]] | None = None,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> SetupReport:
     """Create or upgrade every table of the database that ``config`` names.
 
@@ -60,6 +70,8 @@ async def setup_schema(
     Raises:
         SchemaError: a step failed (the message names it and repeats the engine's own words), or
             the database is missing and may not be created (the message says what to run).
+        SchemaDriftError: a table, a column or a trigger is missing although the log says that it
+            was made; the message says how to restore it.
         SchemaTooNewError: a newer release made the database; nothing was written.
         ConnectionLostError: the server cannot be reached.
         MissingExtraError: the engine's packages are not installed.
@@ -124,17 +136,64 @@ def _wait_for(engine: SchemaEngine, lock: SetupLock) -> float:
     return time.monotonic() - started
 
 
-def _upgrade(engine: SchemaEngine, waited: float, progress: Callable[[str], None]) -> SetupReport:
+def _upgrade(engine: SchemaEngine, waited: float, progress: Progress) -> SetupReport:
     migrations = load_migrations(engine.name)
     log = MigrationLog(engine)
     with engine.translated(f"cannot set up {engine.place()}"):
-        log.check_not_newer(migrations)
-        applied = apply_pending(engine, log, migrations, progress=progress)
+        applied = log.check_not_newer(migrations)
+        shape = read_shape(engine)
+        branch = branch_of(applied, shape)
+        adopted: list[str] = []
+        resolved: list[str] = []
+        done: list[Migration] = []
+        if len(applied) < len(migrations):
+            if branch == "legacy":
+                # A foreign table is refused before anything is written.
+                list(adoption_statements(engine, migrations, shape))
+            log.create()
+            with log.yoyo_lock():
+                # A yoyo that held its lock until now may have done some of the work.
+                applied = log.applied()
+                if branch == "legacy":
+                    adopted, resolved = _adopt(engine, migrations, progress)
+                done = [migration for migration in migrations if migration.id not in applied]
+                apply_migrations(engine, log, done, progress)
+        _check(engine, migrations)
+        resolved += reconcile_rows(engine)
     return SetupReport(
-        applied=applied,
+        branch=branch,
+        adopted=tuple(adopted),
+        applied=tuple(migration.id for migration in done),
+        resolved=tuple(resolved),
         version=max((migration.id for migration in migrations), default=""),
         waited=waited,
     )
+
+
+def _adopt(
+    engine: SchemaEngine, migrations: Sequence[Migration], progress: Progress
+) -> tuple[list[str], list[str]]:
+    shape = read_shape(engine)
+    statements = list(adoption_statements(engine, migrations, shape))
+    # The unique index over ratings without a user cannot be built before they are unique.
+    resolved = resolve_feedback(engine) if "feedback" in shape else []
+    apply_statements(engine, statements, progress)
+    return [statement.sql for statement in statements], resolved
+
+
+def _check(engine: SchemaEngine, migrations: Sequence[Migration]) -> None:
+    """Refuse a database that queries would fail on, and report what is merely different."""
+    shape = read_shape(engine)
+    differences = compare(engine.name, shape, migrations)
+    fatal = [difference for difference in differences if difference.fatal]
+    if fatal:
+        raise SchemaDriftError(
+            f"the schema of {engine.place()} is not the one that its migration log says: "
+            f"{'; '.join(map(str, fatal))}. `deerstore schema status` prints the statements that "
+            "restore it."
+        )
+    for difference in differences:
+        logger.warning("schema drift: %s (see: deerstore schema status)", difference)
 
 
 def _end(engine: SchemaEngine, lock: SetupLock) -> None:

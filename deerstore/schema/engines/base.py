@@ -13,7 +13,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -48,7 +48,7 @@ _SQL = Path(__file__).resolve().parent.parent.parent / "sql"
 
 @cache
 def schema_queries(engine: Engine) -> QueryCatalog:
-    """deerstore's queries for one engine."""
+    """The shipped queries of one engine."""
     return load_queries(_SQL, engines=(engine,))
 
 
@@ -176,7 +176,9 @@ class SchemaEngine(ABC):
             yield
         except BaseException:
             self._in_transaction = False
-            self._execute("ROLLBACK", None)
+            # A broken connection has rolled back by itself; the first error is the one to show.
+            with suppress(self.driver.Error):
+                self._execute("ROLLBACK", None)
             raise
         self.run("COMMIT")
         self._in_transaction = False

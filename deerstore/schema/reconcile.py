@@ -1,0 +1,124 @@
+"""Rows that another writer left: DeerFlow's, before an adoption and whenever it runs again.
+
+DeerFlow knows nothing of the columns that are deerstore's own. Its rows have NULL there, and each
+``setup()`` fills them in; with nothing to do that is three reads. What the triggers keep (the
+index of thread metadata) needs no second look.
+
+Two kinds of rows cannot both stay, and are resolved by a rule and named in the log:
+
+* of several active runs of a thread the newest keeps the slot, the others become ``error``;
+* of several ratings without a user for one run the newest stays.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from deerstore.errors import SchemaError
+from deerstore.values import fold_email, utcnow
+
+if TYPE_CHECKING:
+    from deerstore.schema.engines import SchemaEngine
+    from deerstore.schema.shape import ActualTable
+
+__all__ = ["SUPERSEDED", "reconcile_rows", "resolve_feedback", "unresolved"]
+
+logger = logging.getLogger("deerstore.schema")
+
+SUPERSEDED = "Superseded: a newer run of this thread was active when the database was set up."
+"""The error text of an active run that had to give way to a newer one."""
+
+_KEY_LENGTH = 320
+_ATTEMPTS = 5
+
+
+def unresolved(engine: SchemaEngine, shape: dict[str, ActualTable]) -> list[str]:
+    """The rows that the next ``setup()`` will resolve, one line each; reads only."""
+    lines = []
+    if "runs" in shape:
+        known = "admitted" in shape["runs"].columns
+        name = "schema.superseded_runs" if known else "schema.superseded_legacy_runs"
+        for run_id, thread_id, status in engine.query(name):
+            lines.append(_run_line(run_id, thread_id, status))
+    if "feedback" in shape:
+        for feedback_id, thread_id, run_id in engine.query("schema.duplicate_feedback"):
+            lines.append(_feedback_line(feedback_id, thread_id, run_id))
+    return lines
+
+
+def resolve_feedback(engine: SchemaEngine) -> list[str]:
+    """Remove older ratings without a user, so that the unique index can be built."""
+    lines = []
+    for feedback_id, thread_id, run_id in engine.query("schema.duplicate_feedback"):
+        engine.query("schema.drop_duplicate_feedback", feedback_id=feedback_id)
+        lines.append(_feedback_line(feedback_id, thread_id, run_id))
+        logger.warning("%s", lines[-1])
+    return lines
+
+
+def reconcile_rows(engine: SchemaEngine) -> list[str]:
+    """Fill in what other writers do not know of. Returns what was resolved, one line each."""
+    return [*_admit_runs(engine), *_key_users(engine)]
+
+
+def _admit_runs(engine: SchemaEngine) -> list[str]:
+    for _ in range(_ATTEMPTS):
+        lines = []
+        try:
+            with engine.transaction():
+                for run_id, thread_id, status in engine.query("schema.superseded_runs"):
+                    engine.query(
+                        "schema.supersede_run", run_id=run_id, error=SUPERSEDED, now=utcnow()
+                    )
+                    lines.append(_run_line(run_id, thread_id, status))
+                engine.query("schema.admit_foreign_runs")
+        except engine.driver.IntegrityError:
+            # A gateway that is still running put a run in between; look again.
+            continue
+        for line in lines:
+            logger.warning("%s", line)
+        return lines
+    raise SchemaError(
+        "the runs of another writer could not be given their threads' slots, because new runs "
+        "kept coming in; stop the other gateway and start again"
+    )
+
+
+def _key_users(engine: SchemaEngine) -> list[str]:
+    rows = engine.query("schema.unkeyed_users")
+    stale = [(user, key) for user, email, key in rows if key not in (None, fold_email(email))]
+    for user, key in stale:
+        engine.query("schema.unkey_user", id=user, email_key=key)
+    missing = [(user, email) for user, email, key in rows if key != fold_email(email)]
+    for start in range(0, len(missing), 1000):
+        with engine.transaction():
+            for user, email in missing[start : start + 1000]:
+                key = fold_email(email)
+                # Lower case may be longer than what it was made of.
+                if len(key) <= _KEY_LENGTH:
+                    engine.query("schema.key_user", id=user, email=email, email_key=key)
+    lines = []
+    if missing:
+        for user, _, key in engine.query("schema.unkeyed_users"):
+            if key is None:
+                lines.append(
+                    f"user {user} has an e-mail that differs from another account's only by case; "
+                    "both are kept, and only the exact spelling finds this one"
+                )
+                logger.warning("%s", lines[-1])
+    return lines
+
+
+def _run_line(run_id: str, thread_id: str, status: str) -> str:
+    return (
+        f"run {run_id} of thread {thread_id} is {status} beside a newer active run: "
+        "it becomes error"
+    )
+
+
+def _feedback_line(feedback_id: str, thread_id: str, run_id: str) -> str:
+    return (
+        f"feedback {feedback_id} of thread {thread_id}, run {run_id} has no user, and a newer one "
+        "exists: it is removed"
+    )
