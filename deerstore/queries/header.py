@@ -359,7 +359,7 @@ class _Reader:
             )
         meant = _TYPE_ALIASES.get(word.lower()) or near(word, TYPES)
         hint = f"; did you mean {meant!r}?" if meant else f"; known are {', '.join(TYPES)}"
-        self.source_error(f"unknown type {value!r}{hint}", *place)
+        raise self.source.error(f"unknown type {value!r}{hint}", *place)
 
     def variant(
         self, query: DeclaredQuery, name: str, value: str, place: Place, value_place: Place
