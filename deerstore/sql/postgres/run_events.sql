@@ -1,0 +1,552 @@
+-- Run events. A thread's seq comes from its row in run_event_counters: whoever appends locks that
+-- row until the commit, so that seq rises in commit order. The counter is never below the highest
+-- seq of the thread, whoever wrote it, and outlives the events.
+
+-- name: run_events.append_batch :value
+-- doc: Append `count` events to one thread, in order, all or nothing. The first gets seq base + 1,
+-- doc: the next base + 2. The lists have one element per event; positions are 1, 2, 3, …
+-- plan: run_event_counters primary key; run_events.uq_events_thread_seq for the highest seq
+-- param thread_id: text
+-- param count: int
+-- param positions: int[]
+-- param run_ids: text[]
+-- param user_ids: text?[]
+-- param event_types: text[]
+-- param categories: text[]
+-- param contents: text[]
+-- param metadata: text[]
+-- param content_formats: text[]
+-- param created_times: timestamp[]
+-- column base: int
+WITH allocated AS (
+    INSERT INTO run_event_counters AS counter (thread_id, last_seq)
+    VALUES (
+        CAST(:thread_id AS text),
+        COALESCE(
+            (SELECT MAX(seq) FROM run_events WHERE thread_id = CAST(:thread_id AS text)), 0
+        ) + CAST(:count AS bigint)
+    )
+    ON CONFLICT (thread_id) DO UPDATE
+    SET last_seq = GREATEST(counter.last_seq + CAST(:count AS bigint), excluded.last_seq)
+    RETURNING counter.last_seq - CAST(:count AS bigint) AS base
+),
+
+stored AS (
+    INSERT INTO run_events
+    (
+        thread_id,
+        run_id,
+        user_id,
+        event_type,
+        category,
+        content,
+        event_metadata,
+        content_format,
+        seq,
+        created_at
+    )
+    SELECT
+        CAST(:thread_id AS text),
+        event.run_id,
+        event.user_id,
+        event.event_type,
+        event.category,
+        event.content,
+        CAST(event.metadata AS json),
+        event.content_format,
+        allocated.base + event.position,
+        event.created_at
+    FROM allocated
+    CROSS JOIN UNNEST(
+        CAST(:run_ids AS text []),
+        CAST(:user_ids AS text []),
+        CAST(:event_types AS text []),
+        CAST(:categories AS text []),
+        CAST(:contents AS text []),
+        CAST(:metadata AS text []),
+        CAST(:content_formats AS text []),
+        CAST(:created_times AS timestamptz []),
+        CAST(:positions AS bigint [])
+    ) AS event (
+        run_id,
+        user_id,
+        event_type,
+        category,
+        content,
+        metadata,
+        content_format,
+        created_at,
+        position
+    )
+)
+
+SELECT base FROM allocated;
+
+-- name: run_events.append_mixed :value
+-- doc: Append `count` events to several threads, in order, all or nothing. The numbers rise over
+-- doc: the whole batch from base + 1, above the highest seq of all its threads. `locked_threads`
+-- doc: are the threads, each once and sorted, so that two batches never wait for each other.
+-- plan: run_event_counters primary key; run_events.uq_events_thread_seq for the highest seq
+-- param locked_threads: text[]
+-- param thread_ids: text[]
+-- param count: int
+-- param positions: int[]
+-- param run_ids: text[]
+-- param user_ids: text?[]
+-- param event_types: text[]
+-- param categories: text[]
+-- param contents: text[]
+-- param metadata: text[]
+-- param content_formats: text[]
+-- param created_times: timestamp[]
+-- column base: int
+-- step lock
+INSERT INTO run_event_counters AS counter (thread_id, last_seq)
+SELECT
+    locked.thread_id,
+    COALESCE(
+        (SELECT MAX(seq) FROM run_events WHERE run_events.thread_id = locked.thread_id), 0
+    )
+FROM UNNEST(CAST(:locked_threads AS text [])) WITH ORDINALITY AS locked (thread_id, position)
+ORDER BY locked.position
+ON CONFLICT (thread_id) DO UPDATE
+SET last_seq = GREATEST(counter.last_seq, excluded.last_seq);
+
+-- step base -> base
+SELECT MAX(last_seq) AS base
+FROM run_event_counters
+WHERE thread_id = ANY(CAST(:locked_threads AS text []));
+
+-- step insert
+INSERT INTO run_events
+    (
+        thread_id,
+        run_id,
+        user_id,
+        event_type,
+        category,
+        content,
+        event_metadata,
+        content_format,
+        seq,
+        created_at
+    )
+SELECT
+    event.thread_id,
+    event.run_id,
+    event.user_id,
+    event.event_type,
+    event.category,
+    event.content,
+    CAST(event.metadata AS json),
+    event.content_format,
+    CAST(:base AS bigint) + event.position,
+    event.created_at
+FROM UNNEST(
+    CAST(:thread_ids AS text []),
+    CAST(:run_ids AS text []),
+    CAST(:user_ids AS text []),
+    CAST(:event_types AS text []),
+    CAST(:categories AS text []),
+    CAST(:contents AS text []),
+    CAST(:metadata AS text []),
+    CAST(:content_formats AS text []),
+    CAST(:created_times AS timestamptz []),
+    CAST(:positions AS bigint [])
+) AS event (
+    thread_id,
+    run_id,
+    user_id,
+    event_type,
+    category,
+    content,
+    metadata,
+    content_format,
+    created_at,
+    position
+);
+
+-- step advance
+UPDATE run_event_counters
+SET last_seq = CAST(:base AS bigint) + CAST(:count AS bigint)
+WHERE thread_id = ANY(CAST(:locked_threads AS text []));
+
+-- name: run_events.append_if_absent :one
+-- doc: Append the event unless the run already has one of its type; the event that is there then.
+-- doc: The counter's lock makes the test and the insert one step.
+-- plan: run_event_counters primary key; run_events.ix_events_run for the test
+-- param thread_id: text
+-- param run_id: text
+-- param user_id: text?
+-- param event_type: text
+-- param category: text
+-- param content: text
+-- param metadata: text
+-- param content_format: text
+-- param created_at: timestamp
+-- column thread_id: text
+-- column run_id: text
+-- column user_id: text?
+-- column event_type: text
+-- column category: text
+-- column content: text
+-- column event_metadata: text
+-- column content_format: text?
+-- column seq: int
+-- column created_at: timestamp
+-- column created: bool
+-- step lock -> base
+INSERT INTO run_event_counters AS counter (thread_id, last_seq)
+VALUES (
+    CAST(:thread_id AS text),
+    COALESCE((SELECT MAX(seq) FROM run_events WHERE thread_id = CAST(:thread_id AS text)), 0)
+)
+ON CONFLICT (thread_id) DO UPDATE
+SET last_seq = GREATEST(counter.last_seq, excluded.last_seq)
+RETURNING counter.last_seq AS base;
+
+-- step append
+WITH present AS (
+    SELECT
+        thread_id,
+        run_id,
+        user_id,
+        event_type,
+        category,
+        content,
+        event_metadata,
+        content_format,
+        seq,
+        created_at
+    FROM run_events
+    WHERE thread_id = :thread_id AND run_id = :run_id AND event_type = :event_type
+    ORDER BY seq
+    LIMIT 1
+),
+
+stored AS (
+    INSERT INTO run_events
+    (
+        thread_id,
+        run_id,
+        user_id,
+        event_type,
+        category,
+        content,
+        event_metadata,
+        content_format,
+        seq,
+        created_at
+    )
+    SELECT
+        CAST(:thread_id AS text),
+        CAST(:run_id AS text),
+        CAST(:user_id AS text),
+        CAST(:event_type AS text),
+        CAST(:category AS text),
+        CAST(:content AS text),
+        CAST(CAST(:metadata AS text) AS json),
+        CAST(:content_format AS text),
+        CAST(:base AS bigint) + 1,
+        CAST(:created_at AS timestamptz)
+    WHERE NOT EXISTS (SELECT 1 FROM present)
+    RETURNING
+        thread_id,
+        run_id,
+        user_id,
+        event_type,
+        category,
+        content,
+        event_metadata,
+        content_format,
+        seq,
+        created_at
+),
+
+advanced AS (
+    UPDATE run_event_counters
+    SET last_seq = CAST(:base AS bigint) + 1
+    WHERE thread_id = CAST(:thread_id AS text) AND EXISTS (SELECT 1 FROM stored)
+)
+
+SELECT
+    thread_id,
+    run_id,
+    user_id,
+    event_type,
+    category,
+    content,
+    event_metadata,
+    content_format,
+    seq,
+    created_at,
+    FALSE AS created
+FROM present
+UNION ALL
+SELECT
+    thread_id,
+    run_id,
+    user_id,
+    event_type,
+    category,
+    content,
+    event_metadata,
+    content_format,
+    seq,
+    created_at,
+    TRUE AS created
+FROM stored;
+
+-- name: run_events.list_messages :many
+-- doc: A page of a thread's messages.
+-- doc: `before` and `after` bound the page below and above. Without `after` the page ends at its
+-- doc: high end and comes newest first; with it, it begins at its low end, oldest first.
+-- plan: run_events.ix_events_thread_cat_seq
+-- param thread_id: text
+-- param limit: int
+-- param before_seq: int
+-- param after_seq: int
+-- param user_id: text
+-- variant before: off | on
+-- variant after: off | on
+-- variant owner: off | on
+-- column thread_id: text
+-- column run_id: text
+-- column user_id: text?
+-- column event_type: text
+-- column category: text
+-- column content: text
+-- column event_metadata: text
+-- column content_format: text?
+-- column seq: int
+-- column created_at: timestamp
+SELECT
+    thread_id,
+    run_id,
+    user_id,
+    event_type,
+    category,
+    content,
+    event_metadata,
+    content_format,
+    seq,
+    created_at
+FROM run_events
+WHERE thread_id = :thread_id
+    AND category = 'message'
+    /*[ before=on */ AND seq < :before_seq /*]*/
+    /*[ after=on */ AND seq > :after_seq /*]*/
+    /*[ owner=on */ AND user_id = :user_id /*]*/
+ORDER BY seq /*[ after=off */ DESC /*]*/
+LIMIT :limit;
+
+-- name: run_events.list_messages_by_run :many
+-- doc: A page of a run's messages.
+-- doc: `before` and `after` bound the page below and above. Without `after` the page ends at its
+-- doc: high end and comes newest first; with it, it begins at its low end, oldest first.
+-- plan: run_events.ix_events_run
+-- param thread_id: text
+-- param run_id: text
+-- param limit: int
+-- param before_seq: int
+-- param after_seq: int
+-- param user_id: text
+-- variant before: off | on
+-- variant after: off | on
+-- variant owner: off | on
+-- column thread_id: text
+-- column run_id: text
+-- column user_id: text?
+-- column event_type: text
+-- column category: text
+-- column content: text
+-- column event_metadata: text
+-- column content_format: text?
+-- column seq: int
+-- column created_at: timestamp
+SELECT
+    thread_id,
+    run_id,
+    user_id,
+    event_type,
+    category,
+    content,
+    event_metadata,
+    content_format,
+    seq,
+    created_at
+FROM run_events
+WHERE thread_id = :thread_id
+    AND run_id = :run_id
+    AND category = 'message'
+    /*[ before=on */ AND seq < :before_seq /*]*/
+    /*[ after=on */ AND seq > :after_seq /*]*/
+    /*[ owner=on */ AND user_id = :user_id /*]*/
+ORDER BY seq /*[ after=off */ DESC /*]*/
+LIMIT :limit;
+
+-- name: run_events.list_events :many
+-- doc: A page of all events of a run. `types` keeps some event types, `task` the events whose
+-- doc: metadata has this task_id; in metadata that the engine cannot decode it is looked for as
+-- doc: text. Without `after` the page is the newest and comes newest first; with it, it begins
+-- doc: above after_seq, oldest first.
+-- plan: run_events.ix_events_run
+-- param thread_id: text
+-- param run_id: text
+-- param limit: int
+-- param after_seq: int
+-- param event_types: text[]
+-- param task_id: text
+-- param user_id: text
+-- variant after: off | on
+-- variant types: off | on
+-- variant task: off | on
+-- variant owner: off | on
+-- column thread_id: text
+-- column run_id: text
+-- column user_id: text?
+-- column event_type: text
+-- column category: text
+-- column content: text
+-- column event_metadata: text
+-- column content_format: text?
+-- column seq: int
+-- column created_at: timestamp
+SELECT
+    thread_id,
+    run_id,
+    user_id,
+    event_type,
+    category,
+    content,
+    event_metadata,
+    content_format,
+    seq,
+    created_at
+FROM run_events
+WHERE thread_id = :thread_id
+    AND run_id = :run_id
+    /*[ after=on */ AND seq > :after_seq /*]*/
+    /*[ types=on */ AND event_type = ANY(CAST(:event_types AS text [])) /*]*/
+    /*[ task=on */ AND CASE
+        WHEN CAST(event_metadata AS text) !~ '\\u(0000|[dD][89a-fA-F])'
+            THEN JSON_TYPEOF(event_metadata -> 'task_id') = 'string'
+                AND event_metadata ->> 'task_id' = CAST(:task_id AS text)
+        ELSE POSITION(
+            '"task_id": ' || TO_JSON(CAST(:task_id AS text))::text IN CAST(event_metadata AS text)
+        ) > 0
+    END /*]*/
+    /*[ owner=on */ AND user_id = :user_id /*]*/
+ORDER BY seq /*[ after=off */ DESC /*]*/
+LIMIT :limit;
+
+-- name: run_events.last_ai_seq_by_run :many
+-- doc: The seq of the last answer of a model in each run; null for a run without one. `visible`
+-- doc: leaves out hidden messages and middleware's. Both marks are looked for in the text of the
+-- doc: JSON, where an unescaped key cannot be part of somebody's words.
+-- plan: run_events.ix_events_run, newest first, once per run
+-- param thread_id: text
+-- param run_ids: text[]
+-- param user_id: text
+-- variant visible: off | on
+-- variant owner: off | on
+-- column run_id: text
+-- column seq: int?
+SELECT
+    wanted.run_id,
+    (
+        SELECT answer.seq
+        FROM run_events AS answer
+        WHERE answer.thread_id = :thread_id
+            AND answer.run_id = wanted.run_id
+            AND answer.category = 'message'
+            AND answer.event_type = 'llm.ai.response'
+            /*[ visible=on */
+            AND POSITION('"caller": "middleware' IN CAST(answer.event_metadata AS text)) = 0
+            AND POSITION('"caller":"middleware' IN CAST(answer.event_metadata AS text)) = 0
+            AND (
+                answer.content_format = 'text'
+                OR (
+                    POSITION('"hide_from_ui": true' IN answer.content) = 0
+                    AND POSITION('"hide_from_ui":true' IN answer.content) = 0
+                )
+            )
+            /*]*/
+            /*[ owner=on */ AND answer.user_id = :user_id /*]*/
+        ORDER BY answer.seq DESC
+        LIMIT 1
+    ) AS seq
+FROM UNNEST(CAST(:run_ids AS text [])) AS wanted (run_id);
+
+-- name: run_events.count_messages :value
+-- doc: How many messages a thread has.
+-- plan: run_events.ix_events_thread_cat_seq
+-- param thread_id: text
+-- param user_id: text
+-- variant owner: off | on
+-- column messages: int
+SELECT COUNT(*) AS messages
+FROM run_events
+WHERE thread_id = :thread_id
+    AND category = 'message'
+    /*[ owner=on */ AND user_id = :user_id /*]*/;
+
+-- name: run_events.delete_by_thread :affected
+-- doc: Delete the events of a thread. The counter keeps the highest seq: none is used again.
+-- plan: run_events.uq_events_thread_seq
+-- param thread_id: text
+-- param user_id: text
+-- variant owner: off | on
+WITH kept AS (
+    INSERT INTO run_event_counters AS counter (thread_id, last_seq)
+    SELECT
+        thread_id,
+        MAX(seq)
+    FROM run_events
+    WHERE thread_id = :thread_id
+    GROUP BY thread_id
+    ON CONFLICT (thread_id) DO UPDATE
+    SET last_seq = GREATEST(counter.last_seq, excluded.last_seq)
+)
+
+DELETE FROM run_events
+WHERE thread_id = :thread_id
+    /*[ owner=on */ AND user_id = :user_id /*]*/;
+
+-- name: run_events.delete_by_run :affected
+-- doc: Delete the events of a run. The counter keeps the highest seq: none is used again.
+-- plan: run_events.ix_events_run
+-- param thread_id: text
+-- param run_id: text
+-- param user_id: text
+-- variant owner: off | on
+WITH kept AS (
+    INSERT INTO run_event_counters AS counter (thread_id, last_seq)
+    SELECT
+        thread_id,
+        MAX(seq)
+    FROM run_events
+    WHERE thread_id = :thread_id
+    GROUP BY thread_id
+    ON CONFLICT (thread_id) DO UPDATE
+    SET last_seq = GREATEST(counter.last_seq, excluded.last_seq)
+)
+
+DELETE FROM run_events
+WHERE thread_id = :thread_id
+    AND run_id = :run_id
+    /*[ owner=on */ AND user_id = :user_id /*]*/;
+
+-- name: run_events.purge_events :affected
+-- doc: Delete the events of a thread that is purged from every surface.
+-- plan: run_events.uq_events_thread_seq
+-- param thread_id: text
+DELETE FROM run_events
+WHERE thread_id = :thread_id;
+
+-- name: run_events.purge_counter :affected
+-- doc: Forget the counter of a thread that is purged: a thread of the same id would be a new one.
+-- plan: run_event_counters primary key
+-- param thread_id: text
+DELETE FROM run_event_counters
+WHERE thread_id = :thread_id;
