@@ -1,0 +1,178 @@
+"""The connections of a database, and what becomes of one whose call failed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deerstore.database.engine import Connection, Engine, Result, Scope
+from deerstore.database.failures import retryable_error, timeout_error
+from deerstore.database.gate import WriterGate
+from deerstore.database.pool import Pool
+from deerstore.queries import CompiledQuery
+
+if TYPE_CHECKING:
+    from deerstore.config import StorageConfig
+
+__all__ = ["Connections", "Failure", "Lane", "diagnose", "timed_portions"]
+
+_log = logging.getLogger("deerstore.database")
+
+_CHECK_AFTER = 30.0
+"""Seconds in the pool after which a connection is checked before it is used again."""
+
+_GRACE = 10.0
+"""Seconds that closing leaves to work in flight."""
+
+_SETTLE_SECONDS = 10.0
+"""How long a cancelled statement may take to end on the server before its connection is cut."""
+
+
+class Failure(NamedTuple):
+    """A failed call."""
+
+    error: BaseException
+    stopped: bool = False
+    """The call was cancelled or timed out: the connection is in the middle of something."""
+    lost: bool = False
+    repeatable: bool = False
+
+
+class Lane(NamedTuple):
+    """Where connections come from, and the queue in front of it."""
+
+    pool: Pool[Connection]
+    gate: WriterGate | None = None
+
+    def leave(self) -> None:
+        """Let the next writer in."""
+        if self.gate is not None:
+            self.gate.release()
+
+
+def diagnose(
+    engine: Engine, connection: Connection, query: CompiledQuery | None, error: BaseException
+) -> Failure:
+    """The failure that an exception out of a connection stands for. Ends its deadline."""
+    timed_out = connection.deadline.stop()
+    if isinstance(error, asyncio.CancelledError) and timed_out:
+        late = timeout_error(query, connection.deadline.seconds)
+        late.__cause__ = TimeoutError()
+        return Failure(late, stopped=True)
+    if not isinstance(error, Exception):
+        return Failure(error, stopped=True)
+    verdict = engine.judge(error, query)
+    if verdict.error is not error:
+        verdict.error.__cause__ = error
+    return Failure(
+        verdict.error, lost=verdict.lost or connection.closed, repeatable=verdict.repeatable
+    )
+
+
+class Connections:
+    """The connections of one database, as its verbs and its sessions share them."""
+
+    def __init__(self, engine: Engine, config: StorageConfig) -> None:
+        self.engine = engine
+        self.echo = config.echo_sql
+        self.busy_timeout = config.busy_timeout
+        self.reading = Lane(self._pool(engine, config, config.pool_size))
+        self.writing = self.reading
+        """Where single writes go."""
+        gate = engine.gate()
+        if gate is not None:
+            self.writing = Lane(self._pool(engine, config, 1), gate)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @staticmethod
+    def _pool(engine: Engine, config: StorageConfig, size: int) -> Pool[Connection]:
+        return Pool(
+            engine.connect,
+            size=size,
+            acquire_timeout=config.acquire_timeout,
+            check_after=_CHECK_AFTER,
+        )
+
+    async def wait_to_write(self, query: CompiledQuery | None) -> None:
+        """Take the gate, in turn. Raises RetryableError after ``busy_timeout``."""
+        gate = self.writing.gate
+        if gate is None or gate.take():
+            return
+        try:
+            await gate.acquire(self.busy_timeout)
+        except TimeoutError as error:
+            raise retryable_error(
+                query, f"another writer kept the file for busy_timeout={self.busy_timeout:g} s"
+            ) from error
+
+    async def enter(self, lane: Lane, query: CompiledQuery) -> Connection:
+        """A connection of a lane, after its gate."""
+        if lane.gate is not None:
+            await self.wait_to_write(query)
+        try:
+            return lane.pool.take() or await lane.pool.acquire()
+        except BaseException:
+            lane.leave()
+            raise
+
+    async def clean(self, lane: Lane, connection: Connection, *, discard: bool = False) -> None:
+        """Stop the statement, roll back, give the connection (and the gate) back.
+
+        Goes on when the caller is cancelled once more.
+        """
+        await asyncio.shield(self.start_cleaning(lane, connection, discard=discard))
+
+    def start_cleaning(
+        self, lane: Lane, connection: Connection, *, discard: bool = False
+    ) -> asyncio.Task[None]:
+        """The same, without waiting."""
+        task = asyncio.ensure_future(_settle(lane, connection, discard))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def aclose(self) -> None:
+        """Let work in flight finish for a bounded time, then close everything."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=_SETTLE_SECONDS)
+        try:
+            await self.reading.pool.aclose(_GRACE)
+        finally:
+            if self.writing is not self.reading:
+                await self.writing.pool.aclose(_GRACE)
+
+
+async def timed_portions(
+    connection: Connection, query: CompiledQuery, bound: Sequence[Any], scope: Scope, batch: int
+) -> AsyncGenerator[Result, None]:
+    """The portions of a stream, each of which has to arrive within the deadline."""
+    async with aclosing(connection.stream(query, bound, scope, batch)) as portions:
+        while True:
+            connection.deadline.start()
+            try:
+                portion = await anext(portions)
+            except StopAsyncIteration:
+                connection.deadline.stop()
+                return
+            connection.deadline.stop()
+            yield portion
+
+
+async def _settle(lane: Lane, connection: Connection, discard: bool) -> None:
+    try:
+        async with asyncio.timeout(_SETTLE_SECONDS):
+            await connection.abandon()
+        if discard:
+            connection.terminate()
+    except Exception as error:  # noqa: BLE001 - a connection that resists is closed
+        _log.warning("a connection is closed after a cancelled call: %s", type(error).__name__)
+        connection.terminate()
+    except BaseException:
+        connection.terminate()
+        raise
+    finally:
+        lane.pool.release(connection)
+        lane.leave()

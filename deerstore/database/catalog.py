@@ -1,0 +1,28 @@
+"""deerstore's own queries."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from deerstore.queries import CompiledQuery, QueryCatalog, load_queries
+
+__all__ = ["deerstore_queries", "is_own"]
+
+_ROOT = Path(__file__).resolve().parent.parent / "sql"
+
+
+@cache
+def deerstore_queries() -> QueryCatalog:
+    """The catalog of ``deerstore/sql``, read once per process."""
+    return load_queries(_ROOT)
+
+
+@cache
+def is_own(query: CompiledQuery) -> bool:
+    """Whether a query is one of deerstore's own.
+
+    These are written so that what a caller may get wrong (a duplicate, a missing row) is a result
+    and not a failed statement.
+    """
+    return _ROOT in Path(query.source.file).resolve().parents

@@ -1,0 +1,227 @@
+"""The database: single statements, and the sessions that own a connection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from deerstore.database.calls import Connections, Failure, Lane, diagnose, timed_portions
+from deerstore.database.engine import ALONE, Connection, Engine, Result
+from deerstore.database.executor import Executor
+from deerstore.database.pool import Pool
+from deerstore.database.retry import ATTEMPTS, pause
+from deerstore.database.session import Session
+from deerstore.errors import MissingExtraError, RetryableError
+from deerstore.queries import CompiledQuery
+
+if TYPE_CHECKING:
+    from deerstore.config import StorageConfig
+
+__all__ = ["Database"]
+
+T = TypeVar("T")
+
+
+class Database(Executor):
+    """The connection facade over the three drivers.
+
+    Each verb is one statement on a connection of its own, committed at once and one trip to the
+    database; after a deadlock it is tried again. :meth:`session` and :meth:`transaction` give
+    several statements one connection.
+
+    A database belongs to the event loop that first uses it. Connections are made when they are
+    needed, at most ``pool_size`` of them (on SQLite one more, for single writes).
+
+    Raises:
+        MissingExtraError: the engine's packages are not installed.
+    """
+
+    def __init__(self, config: StorageConfig) -> None:
+        self.config = config
+        self._connections = Connections(_engine(config), config)
+
+    @classmethod
+    async def open(cls, config: StorageConfig) -> Database:
+        """A database that has been reached once.
+
+        Raises:
+            ConfigError: the login is refused, or the database does not exist.
+            ConnectionLostError: the server cannot be reached.
+        """
+        database = cls(config)
+        try:
+            database.pool.release(await database.pool.acquire())
+        except BaseException:
+            await database.aclose()
+            raise
+        return database
+
+    @property
+    def engine(self) -> str:
+        """``sqlite``, ``postgres`` or ``mysql``."""
+        return self._connections.engine.name
+
+    @property
+    def pool(self) -> Pool[Connection]:
+        """The connections, for their figures: ``size``, ``in_use``, ``idle``, ``waiting``."""
+        return self._connections.reading.pool
+
+    def session(self) -> Session:
+        """A session: ``async with database.session() as session``. Nothing lasts without commit."""
+        return Session(self, self._connections)
+
+    def transaction(self) -> Session:
+        """A session that commits when its block ends, and rolls back when an exception ends it."""
+        return Session(self, self._connections, commit_at_exit=True)
+
+    def atomic(self) -> Session:
+        """A transaction of its own: :meth:`transaction`."""
+        return self.transaction()
+
+    async def retrying(self, work: Callable[[Executor], Awaitable[T]]) -> T:
+        """Run ``work`` in a transaction, and again when the engine gives it up.
+
+        At most eight times, with a random pause after each deadlock or serialization failure. What
+        waited for a lock as long as is configured is not repeated.
+        """
+        for attempt in range(1, ATTEMPTS):
+            session = self.transaction()
+            try:
+                async with session:
+                    return await work(session)
+            except RetryableError:
+                if not session.repeatable:
+                    raise
+            await pause(attempt)
+        async with self.transaction() as session:
+            return await work(session)
+
+    async def aclose(self) -> None:
+        """Let work in flight finish for a bounded time, then close everything.
+
+        May be called twice. Calls that come later are refused.
+        """
+        await self._connections.aclose()
+
+    async def __aenter__(self) -> Database:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    async def _run(self, query: CompiledQuery, bound: Sequence[Any], *, rows: bool) -> Result:
+        outcome = await self._once(query, bound, rows)
+        if isinstance(outcome, Result):
+            return outcome
+        return await self._again(outcome, lambda: self._once(query, bound, rows))
+
+    async def _run_many(self, query: CompiledQuery, bound: Sequence[Sequence[Any]]) -> int:
+        async def run(connection: Connection) -> Result:
+            return Result((), await connection.run_many(query, bound, ALONE), None)
+
+        outcome = await self._call(query, run)
+        if isinstance(outcome, Result):
+            return outcome.count
+        return (await self._again(outcome, lambda: self._call(query, run))).count
+
+    async def _portions(
+        self, query: CompiledQuery, bound: Sequence[Any], batch: int
+    ) -> AsyncGenerator[Result, None]:
+        lane = self._connections.reading
+        connection = await self._connections.enter(lane, query)
+        try:
+            async with aclosing(timed_portions(connection, query, bound, ALONE, batch)) as portions:
+                async for portion in portions:
+                    yield portion
+        except GeneratorExit:
+            lane.pool.release(connection)
+            raise
+        except BaseException as error:
+            # Rows were given out already: no second try.
+            raise (await self._failed(lane, connection, query, error)).error from error
+        lane.pool.release(connection)
+
+    async def _once(
+        self, query: CompiledQuery, bound: Sequence[Any], rows: bool
+    ) -> Result | Failure:
+        lane = self._connections.reading
+        if query.writes and lane is not self._connections.writing:
+            return await self._call(
+                query, lambda connection: connection.run(query, bound, ALONE, rows=rows)
+            )
+        connection = lane.pool.take() or await lane.pool.acquire()
+        connection.deadline.start()
+        try:
+            result = await connection.run(query, bound, ALONE, rows=rows)
+        except BaseException as error:
+            return await self._failed(lane, connection, query, error)
+        connection.deadline.stop()
+        lane.pool.release(connection)
+        return result
+
+    async def _call(
+        self, query: CompiledQuery, work: Callable[[Connection], Awaitable[Result]]
+    ) -> Result | Failure:
+        lane = self._connections.writing if query.writes else self._connections.reading
+        connection = await self._connections.enter(lane, query)
+        connection.deadline.start()
+        try:
+            result = await work(connection)
+        except BaseException as error:
+            return await self._failed(lane, connection, query, error)
+        connection.deadline.stop()
+        lane.pool.release(connection)
+        lane.leave()
+        return result
+
+    async def _failed(
+        self, lane: Lane, connection: Connection, query: CompiledQuery, error: BaseException
+    ) -> Failure:
+        """Put the connection in order. Raises the error, unless another try may help."""
+        failure = diagnose(self._connections.engine, connection, query, error)
+        if failure.stopped:
+            await self._connections.clean(lane, connection)
+            raise failure.error
+        if failure.lost:
+            lane.pool.discard(connection)
+            lane.pool.suspect()
+        else:
+            lane.pool.release(connection)
+        lane.leave()
+        if failure.repeatable:
+            return failure
+        raise failure.error
+
+    async def _again(
+        self, failure: Failure, once: Callable[[], Awaitable[Result | Failure]]
+    ) -> Result:
+        for attempt in range(1, ATTEMPTS):
+            await pause(attempt)
+            outcome = await once()
+            if isinstance(outcome, Result):
+                return outcome
+            failure = outcome
+        raise failure.error
+
+
+def _engine(config: StorageConfig) -> Engine:
+    try:
+        if config.driver == "sqlite":
+            from deerstore.database.sqlite import SQLiteEngine
+
+            return SQLiteEngine(config)
+        if config.driver == "postgres":
+            from deerstore.database.postgres import PostgresEngine
+
+            return PostgresEngine(config)
+        from deerstore.database.mysql import MySQLEngine
+
+        return MySQLEngine(config)
+    except ImportError as error:
+        name = (error.name or "").partition(".")[0]
+        if name in ("", "deerstore"):
+            raise
+        raise MissingExtraError(config.driver, package=name) from error

@@ -1,0 +1,98 @@
+"""The queue of writers in front of one SQLite file.
+
+SQLite lets one transaction write at a time and lets the others poll. Writers of one process queue
+here instead, first come, first served, whichever bundle, event loop or thread they belong to; only
+between processes is the file's own lock contended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from weakref import WeakValueDictionary
+
+__all__ = ["WriterGate", "gate_of"]
+
+
+class _Waiter:
+    __slots__ = ("future", "granted", "left", "loop")
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self.loop.create_future()
+        self.granted = False
+        self.left = False
+
+    def wake(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class WriterGate:
+    """A first-come-first-served lock that may be shared by event loops in several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = False
+        self._waiters: deque[_Waiter] = deque()
+
+    def take(self) -> bool:
+        """Take the gate if nobody has it and nobody waits."""
+        with self._lock:
+            if self._taken or self._waiters:
+                return False
+            self._taken = True
+            return True
+
+    async def acquire(self, timeout: float) -> None:
+        """Wait for the gate. Raises TimeoutError after ``timeout`` seconds."""
+        with self._lock:
+            if not self._taken and not self._waiters:
+                self._taken = True
+                return
+            waiter = _Waiter()
+            self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout):
+                await waiter.future
+        except BaseException:
+            with self._lock:
+                waiter.left = True
+                granted = waiter.granted
+                if not granted:
+                    self._waiters.remove(waiter)
+            if granted:
+                self.release()
+            raise
+
+    def release(self) -> None:
+        """Let the next writer in. May be called from any thread."""
+        while True:
+            with self._lock:
+                if not self._waiters:
+                    self._taken = False
+                    return
+                waiter = self._waiters.popleft()
+                waiter.granted = True
+            try:
+                waiter.loop.call_soon_threadsafe(waiter.wake)
+            except RuntimeError:
+                # Its event loop was closed while it waited: the next one, then.
+                continue
+            return
+
+
+_gates: WeakValueDictionary[str, WriterGate] = WeakValueDictionary()
+_gates_lock = threading.Lock()
+
+
+def gate_of(path: str) -> WriterGate:
+    """The gate of a database file, the same for everyone in this process."""
+    key = os.path.realpath(path)
+    with _gates_lock:
+        gate = _gates.get(key)
+        if gate is None:
+            gate = _gates[key] = WriterGate()
+        return gate

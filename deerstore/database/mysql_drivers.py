@@ -1,0 +1,146 @@
+"""aiomysql and asyncmy, made alike."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from deerstore.database.mysql_text import mogrify
+
+__all__ = ["Driver", "driver_named"]
+
+_FOUND_ROWS = 1 << 1
+"""Client flag: an UPDATE counts the rows it matched, not only those it changed."""
+_MULTI_STATEMENTS = 1 << 16
+
+
+class Driver(ABC):
+    """What the facade needs of a MySQL driver."""
+
+    errors: tuple[type[Exception], ...]
+
+    @abstractmethod
+    async def connect(self, kwargs: Mapping[str, Any]) -> Any:
+        """A connection in autocommit mode that takes one statement at a time."""
+
+    async def cursor(self, raw: Any) -> Any:
+        """A cursor that reads a whole result at once; may be used for many statements."""
+        return await raw.cursor()
+
+    @abstractmethod
+    async def streaming_cursor(self, raw: Any) -> Any:
+        """A cursor that reads rows as they are asked for."""
+
+    @abstractmethod
+    async def execute(self, raw: Any, cursor: Any, sql: str, args: Sequence[Any]) -> None:
+        """Run one statement with ``%s`` placeholders."""
+
+    @abstractmethod
+    def is_closed(self, raw: Any) -> bool:
+        """Whether either side has closed the connection."""
+
+
+class _AioMySQL(Driver):
+    def __init__(self) -> None:
+        import aiomysql
+        from pymysql.constants import FIELD_TYPE
+        from pymysql.converters import decoders
+
+        class QuietConnection(aiomysql.Connection):  # type: ignore[misc]
+            """The driver's cursors ask for the texts of warnings: a trip more, with values in."""
+
+            async def show_warnings(self) -> None:
+                return None
+
+        self._connection = QuietConnection
+        self._streaming = aiomysql.SSCursor
+        self.errors = (aiomysql.Error, aiomysql.Warning)
+        self._decoders = {
+            **decoders,
+            FIELD_TYPE.DATETIME: _datetime,
+            FIELD_TYPE.TIMESTAMP: _datetime,
+        }
+
+    async def connect(self, kwargs: Mapping[str, Any]) -> Any:
+        raw = self._connection(
+            **kwargs, autocommit=True, client_flag=_FOUND_ROWS, conv=self._decoders
+        )
+        # The driver adds this flag by itself.
+        raw.client_flag &= ~_MULTI_STATEMENTS
+        try:
+            # Not connected yet: the ping does it.
+            await raw.ping()
+        except BaseException:
+            raw.close()
+            raise
+        return raw
+
+    async def streaming_cursor(self, raw: Any) -> Any:
+        return await raw.cursor(self._streaming)
+
+    async def execute(self, raw: Any, cursor: Any, sql: str, args: Sequence[Any]) -> None:
+        # With arguments of its own the driver cannot bind bytes under PyMySQL 1.2.
+        await cursor.execute(mogrify(sql, args, raw))
+
+    def is_closed(self, raw: Any) -> bool:
+        # The driver's own pool looks at the reader, too: there is no public way to see an EOF.
+        return bool(raw.closed or raw._reader.eof_received)  # noqa: SLF001
+
+
+class _AsyncMy(Driver):
+    def __init__(self) -> None:
+        from asyncmy import connection, cursors, errors
+
+        class QuietConnection(connection.Connection):
+            """The driver's cursors log the texts of warnings: a trip more, with values in."""
+
+            async def show_warnings(self) -> None:
+                return None
+
+        self._connection: Any = QuietConnection
+        self._streaming = cursors.SSCursor
+        self.errors = (errors.Error, errors.Warning)
+        # Statements that are prepared once per connection travel in the binary protocol.
+        self._options: dict[str, Any] = {}
+        with contextlib.suppress(ValueError):
+            if "stmt_cache_size" in inspect.signature(connection.connect).parameters:
+                self._options["stmt_cache_size"] = 256
+
+    async def connect(self, kwargs: Mapping[str, Any]) -> Any:
+        raw = self._connection(**kwargs, autocommit=True, client_flag=_FOUND_ROWS, **self._options)
+        raw._client_flag &= ~_MULTI_STATEMENTS  # noqa: SLF001 - the driver adds it by itself
+        try:
+            await raw.connect()
+        except BaseException:
+            raw.close()
+            raise
+        return raw
+
+    async def streaming_cursor(self, raw: Any) -> Any:
+        return raw.cursor(self._streaming)
+
+    async def execute(self, raw: Any, cursor: Any, sql: str, args: Sequence[Any]) -> None:
+        if args:
+            await cursor.execute(sql, args)
+        else:
+            await cursor.execute(sql % ())
+
+    def is_closed(self, raw: Any) -> bool:
+        return bool(not raw.connected or raw._stream_broken)  # noqa: SLF001 - nothing public
+
+
+def _datetime(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        # MySQL's zero date, which is no time.
+        return None
+
+
+def driver_named(name: str) -> Driver:
+    """The driver by its package's name. Raises ImportError when the package is missing."""
+    return _AsyncMy() if name == "asyncmy" else _AioMySQL()
