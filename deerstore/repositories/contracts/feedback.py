@@ -142,7 +142,7 @@ class FeedbackRepository(Protocol):
         ...
 
     async def aggregate_feedback_by_run(
-        self, thread_id: IdLike, run_id: IdLike | None = None
+        self, thread_id: IdLike | None = None, run_id: IdLike | None = None
     ) -> dict[str, str | int]:
         """``{run_id, total, positive, negative}`` of a run.
 

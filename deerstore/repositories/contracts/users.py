@@ -82,7 +82,8 @@ class UserRepository(Protocol):
 
     async def get_user_by_email(self, email: str) -> User | None:
         """The account with this address. Of adopted accounts that differ only by case, the one
-        with the exact spelling."""
+        with the exact spelling.
+        """
         ...
 
     async def get_user_by_oauth(self, provider: str, oauth_id: str) -> User | None:

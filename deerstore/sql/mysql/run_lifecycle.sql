@@ -9,7 +9,8 @@
 
 -- name: runs.admit_run :optional
 -- doc: Store a run that takes its thread's slot. No row: the slot, the id or the idempotency key
--- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well.
+-- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well. A run
+-- doc: that is not active needs no slot.
 -- doc: The lease begins on the database's clock, or is the given time without lease_seconds.
 -- plan: runs.ix_runs_thread_status, for rows of another writer
 -- param run_id: text
@@ -88,7 +89,8 @@ SELECT
     '{}',
     TRUE
 FROM DUAL
-WHERE NOT EXISTS (
+WHERE :status NOT IN ('pending', 'running')
+OR NOT EXISTS (
     SELECT 1 FROM runs AS other
     WHERE other.thread_id = :thread_id
     AND other.status IN ('pending', 'running')
@@ -98,7 +100,8 @@ WHERE NOT EXISTS (
 -- step read
 SELECT lease_expires_at
 FROM runs
-WHERE run_id = :run_id AND ROW_COUNT() = 1;
+-- The row is the one of this call: nobody else wrote it at this microsecond.
+WHERE run_id = :run_id AND updated_at = :updated_at;
 
 -- name: runs.lock_active_runs :many
 -- doc: The active runs of a thread, locked, oldest first, each with the state of its lease: none,

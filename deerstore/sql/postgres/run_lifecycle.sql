@@ -10,7 +10,8 @@
 
 -- name: runs.admit_run :optional
 -- doc: Store a run that takes its thread's slot. No row: the slot, the id or the idempotency key
--- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well.
+-- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well. A run
+-- doc: that is not active needs no slot.
 -- doc: The lease begins on the database's clock, or is the given time without lease_seconds.
 -- plan: runs.ix_runs_thread_status, for rows of another writer
 -- param run_id: text
@@ -88,7 +89,8 @@ SELECT
     0, 0, 0, 0, 0, 0, 0, 0,
     '{}',
     TRUE
-WHERE NOT EXISTS (
+WHERE CAST(:status AS text) NOT IN ('pending', 'running')
+OR NOT EXISTS (
     SELECT 1 FROM runs AS other
     WHERE other.thread_id = CAST(:thread_id AS text)
     AND other.status IN ('pending', 'running')

@@ -6,7 +6,8 @@
 
 -- name: runs.admit_run :optional
 -- doc: Store a run that takes its thread's slot. No row: the slot, the id or the idempotency key
--- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well.
+-- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well. A run
+-- doc: that is not active needs no slot.
 -- doc: The lease begins on the database's clock, or is the given time without lease_seconds.
 -- plan: runs.ix_runs_thread_status, for rows of another writer
 -- param run_id: text
@@ -78,14 +79,15 @@ SELECT
     :owner_worker_id,
     CASE
         WHEN :lease_seconds IS NULL THEN :lease_expires_at
-        ELSE strftime('%Y-%m-%d %H:%M:%f000', 'now', printf('+%.6f seconds', :lease_seconds))
+        ELSE strftime('%Y-%m-%d %H:%M:%f000', 'now', printf('%+.6f seconds', :lease_seconds))
     END,
     :created_at,
     :updated_at,
     0, 0, 0, 0, 0, 0, 0, 0,
     '{}',
     TRUE
-WHERE NOT EXISTS (
+WHERE :status NOT IN ('pending', 'running')
+OR NOT EXISTS (
     SELECT 1 FROM runs AS other
     WHERE other.thread_id = :thread_id
     AND other.status IN ('pending', 'running')
@@ -353,7 +355,7 @@ UPDATE runs
 SET
     lease_expires_at = CASE
         WHEN :lease_seconds IS NULL THEN :lease_expires_at
-        ELSE strftime('%Y-%m-%d %H:%M:%f000', 'now', printf('+%.6f seconds', :lease_seconds))
+        ELSE strftime('%Y-%m-%d %H:%M:%f000', 'now', printf('%+.6f seconds', :lease_seconds))
     END,
     updated_at = :updated_at
 WHERE run_id = :run_id

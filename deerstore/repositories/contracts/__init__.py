@@ -1,0 +1,1 @@
+"""What the repositories promise: their protocols and the models that go in and out."""
