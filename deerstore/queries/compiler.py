@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from deerstore.queries.header import DeclaredQuery, DeclaredStep, near
-from deerstore.queries.lexer import SourceText, Token
+from deerstore.queries.lexer import SourceText
 from deerstore.queries.model import Column, CompiledStep, Parameter, Source
-from deerstore.queries.variants import MarkedToken, bindings, mark, select
+from deerstore.queries.statements import Statement
+from deerstore.queries.variants import Run, bindings, mark
 
 __all__ = ["Definition", "Template", "compile_query"]
 
-_CHANGING = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE", "REPLACE"})
-_READING = frozenset({"SELECT", "VALUES", "TABLE", "SHOW", "EXPLAIN", "DESCRIBE", "DESC", "PRAGMA"})
-_MAIN = _CHANGING | {"SELECT", "VALUES", "TABLE"}
 _ROWS = ("one", "optional", "many", "value", "stream")
-_BLANK = ("space", "line", "block")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +55,10 @@ def compile_query(source: SourceText, engine: str, query: DeclaredQuery) -> Defi
         if name not in used_variants:
             raise source.error(f"variant {name!r} is declared but no block uses it", *place)
     _check_parameters(source, query, marked)
+    statements = [Statement(source.text, engine, runs) for runs in marked]
     for binding in bindings(query):
         key = tuple(sorted(binding.items()))
-        definition.templates[key] = _template(source, engine, query, marked, binding)
+        definition.templates[key] = _template(source, query, statements, binding)
     return definition
 
 
@@ -79,21 +77,19 @@ def _check_shape(source: SourceText, query: DeclaredQuery) -> None:
             raise source.error("an ':each' step returns no row to take names from", *place)
 
 
-def _check_parameters(
-    source: SourceText, query: DeclaredQuery, marked: list[list[MarkedToken]]
-) -> None:
+def _check_parameters(source: SourceText, query: DeclaredQuery, marked: list[list[Run]]) -> None:
     text = source.text
     known = {name: parameter.type.is_list for name, (parameter, _) in query.params.items()}
     carried: dict[str, bool] = {}
     used: set[str] = set()
-    placeholders = {
-        text[start:end] for tokens in marked for (kind, start, end), _ in tokens if kind == "param"
-    }
-    for step, tokens in zip(query.steps, marked, strict=True):
+    spots = [
+        [(start, end) for _, run in runs for kind, start, end in run if kind == "param"]
+        for runs in marked
+    ]
+    placeholders = {text[start:end] for places in spots for start, end in places}
+    for step, places in zip(query.steps, spots, strict=True):
         has_list = False
-        for (kind, start, end), _ in tokens:
-            if kind != "param":
-                continue
+        for start, end in places:
             name = text[start + 1 : end]
             if name not in known and name not in carried:
                 # A mistyped name leaves the right one unused.
@@ -133,21 +129,19 @@ def _undeclared(name: str, idle: list[str], query: DeclaredQuery) -> str:
 
 def _template(
     source: SourceText,
-    engine: str,
     query: DeclaredQuery,
-    marked: list[list[MarkedToken]],
+    statements: list[Statement],
     binding: dict[str, str],
 ) -> Template:
     steps: list[CompiledStep] = []
     needed: dict[str, None] = {}
-    for step, tokens in zip(query.steps, marked, strict=True):
-        chosen = select(tokens, binding) if binding else [token for token, _ in tokens]
-        if all(token[0] in _BLANK for token in chosen):
+    for step, statement in zip(query.steps, statements, strict=True):
+        if statement.is_empty(binding):
             shown = ", ".join(f"{name}={choice}" for name, choice in binding.items())
             raise source.error(f"no SQL is left when {shown}", *step.place)
         label = f"{query.name} {step.name}" if len(query.steps) > 1 and step.name else query.name
-        sql, order = _render(source.text, engine, label, chosen)
-        keyword, writes, returns_rows = classify(source.text, chosen)
+        sql, order = statement.render(label, binding)
+        keyword, writes, returns_rows = statement.nature(binding)
         needed.update(dict.fromkeys(name for name in order if name in query.params))
         steps.append(
             CompiledStep(
@@ -195,81 +189,3 @@ def _result_step(source: SourceText, query: DeclaredQuery, steps: list[CompiledS
             *query.place,
         )
     return last
-
-
-def _render(text: str, engine: str, label: str, tokens: list[Token]) -> tuple[str, tuple[str, ...]]:
-    """The statement for the driver and the names of its arguments, in order."""
-    numbers: dict[str, int] = {}
-    order: list[str] = []
-    parts: list[str] = []
-    # Newer PostgreSQL releases cut what stands before the first word out of the text that
-    # pg_stat_statements keeps; MySQL wants an optimizer hint right behind the first word.
-    pending = f" /* {label} */" if engine == "postgres" else ""
-    if not pending:
-        parts.append(f"/* {label} */ ")
-    blank = True
-    for kind, start, end in tokens:
-        if kind == "space":
-            space = "\n" if "\n" in text[start:end] else " "
-            if not blank:
-                parts.append(space)
-            elif space == "\n" and parts and parts[-1] == " ":
-                parts[-1] = space
-            blank = True
-            continue
-        blank = False
-        if kind == "param":
-            name = text[start + 1 : end]
-            if engine == "mysql":
-                parts.append("%s")
-                order.append(name)
-                continue
-            if name not in numbers:
-                numbers[name] = len(numbers) + 1
-                order.append(name)
-            parts.append(f"{'$' if engine == 'postgres' else '?'}{numbers[name]}")
-            continue
-        piece = text[start:end]
-        parts.append(piece.replace("%", "%%") if engine == "mysql" else piece)
-        if pending and kind == "word":
-            parts.append(pending)
-            pending = ""
-    return "".join(parts).rstrip() + pending, tuple(order)
-
-
-def classify(text: str, tokens: list[Token]) -> tuple[str, bool, bool]:
-    """Verb, whether the statement writes or locks, and whether it gives rows."""
-    first = verb = ""
-    before = ("", "")
-    depth = 0
-    writes = returning = False
-    for kind, start, end in tokens:
-        if kind in _BLANK:
-            continue
-        word = text[start:end].upper()
-        if kind != "word":
-            depth += (word == "(") - (word == ")")
-            writes = writes or (word == "=" and first == "PRAGMA")
-        elif not first:
-            first = word
-            verb = "" if word == "WITH" else word
-        elif not verb and depth == 0 and word in _MAIN:
-            # Behind WITH, RECURSIVE or a comma stands a name, even one that is a keyword.
-            if before[1] not in ("WITH", ",", "RECURSIVE"):
-                verb = word
-        elif depth == 0 and word == "RETURNING":
-            returning = True
-        else:
-            writes = writes or _betrays_write(word, before, first)
-        before = (before[1], word)
-    writes = writes or verb not in _READING
-    return verb or first, writes, returning if verb in _CHANGING else True
-
-
-def _betrays_write(word: str, before: tuple[str, str], first: str) -> bool:
-    if word in _CHANGING and before[1] == "(":
-        return before[0] in ("AS", "MATERIALIZED")
-    if word in ("UPDATE", "SHARE"):
-        # FOR UPDATE, FOR NO KEY UPDATE, FOR SHARE, LOCK IN SHARE MODE
-        return before[1] in ("FOR", "KEY", "IN")
-    return (word == "INTO" and first == "SELECT") or (word == "ANALYZE" and first == "EXPLAIN")

@@ -17,12 +17,13 @@ from itertools import product
 from deerstore.queries.header import DeclaredQuery, near
 from deerstore.queries.lexer import SourceText, Token, tokenize
 
-__all__ = ["MarkedToken", "bindings", "mark", "select"]
+__all__ = ["Run", "applies", "bindings", "mark"]
 
 Condition = tuple[str, str]
 """A variant and the choice that it must have."""
 
-MarkedToken = tuple[Token, tuple[Condition, ...]]
+Run = tuple[tuple[Condition, ...], list[Token]]
+"""Consecutive tokens that stand under the same conditions."""
 
 _OPEN = re.compile(r"/\*\[\s*(\w+)\s*=\s*(\w+)\s*\*/")
 _HIDDEN = re.compile(r"/\*\[\s*(\w+)\s*=\s*(\w+)\s*:(?s:(.*))\]\*/")
@@ -32,19 +33,20 @@ _DEEPEST = 2
 
 def mark(
     source: SourceText, engine: str, tokens: list[Token], query: DeclaredQuery, used: set[str]
-) -> list[MarkedToken]:
-    """The tokens of one statement with the conditions under which each of them stands.
+) -> list[Run]:
+    """The tokens of one statement in runs, with the conditions under which each run stands.
 
     Adds the variants that occur to ``used``.
     """
-    marked: list[MarkedToken] = []
+    run: list[Token] = []
+    runs: list[Run] = [((), run)]
     opened: list[Token] = []
     conditions: tuple[Condition, ...] = ()
     text = source.text
     for token in tokens:
         kind, start, end = token
         if kind != "block" or text.startswith("/*+", start):
-            marked.append((token, conditions))
+            run.append(token)
             continue
         body = text[start:end]
         if body == _CLOSE:
@@ -52,6 +54,8 @@ def mark(
                 raise source.error("this variant block end has no beginning", start, end)
             opened.pop()
             conditions = conditions[:-1]
+            run = []
+            runs.append((conditions, run))
             continue
         match = _OPEN.fullmatch(body) or _HIDDEN.fullmatch(body)
         if match is None:
@@ -72,12 +76,14 @@ def mark(
         if match.re is _OPEN:
             opened.append(token)
             conditions = (*conditions, condition)
-            continue
-        inner = _hidden(source, engine, start + match.start(3), start + match.end(3))
-        marked += [(token, (*conditions, condition)) for token in inner]
+        else:
+            hidden = _hidden(source, engine, start + match.start(3), start + match.end(3))
+            runs.append(((*conditions, condition), hidden))
+        run = []
+        runs.append((conditions, run))
     if opened:
         raise source.error("this variant block has no end '/*]*/'", *opened[-1][1:])
-    return marked
+    return runs
 
 
 def _hidden(source: SourceText, engine: str, start: int, end: int) -> list[Token]:
@@ -118,10 +124,6 @@ def bindings(query: DeclaredQuery) -> Iterator[dict[str, str]]:
         yield dict(zip(names, choices, strict=True))
 
 
-def select(marked: list[MarkedToken], binding: Mapping[str, str]) -> list[Token]:
-    """The tokens that stand under one combination of choices."""
-    return [
-        token
-        for token, conditions in marked
-        if all(binding[name] == choice for name, choice in conditions)
-    ]
+def applies(conditions: tuple[Condition, ...], binding: Mapping[str, str]) -> bool:
+    """Whether a run stands under this combination of choices."""
+    return all(binding[name] == choice for name, choice in conditions)

@@ -1,0 +1,69 @@
+"""Whatever a statement is made of, the driver gets it token by token, placeholders apart."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deerstore.queries.compiler import compile_query
+from deerstore.queries.header import read_declarations
+from deerstore.queries.lexer import SourceText, tokenize
+from tests.queries.fragments import FRAGMENTS
+
+HEADER = (
+    "-- name: q :exec\n-- param p: text\n-- param run_id: text\n-- param x1: text\n"
+    "-- param _y: text\n-- variant some: off | on\n"
+)
+EVERY = "SELECT :p, :run_id, :x1, :_y"
+BLANK = ("space", "line", "block")
+
+
+def words(text: str, engine: str) -> list[str]:
+    tokens = tokenize(SourceText(text, "x.sql"), engine)
+    return [text[start:end] for kind, start, end in tokens if kind not in BLANK]
+
+
+def rendered(text: str, engine: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    source = SourceText(text, "x.sql")
+    (query,) = read_declarations(source, tokenize(source, engine))
+    definition = compile_query(source, engine, query)
+    return {
+        dict(binding)["some"]: (template.steps[0].sql, template.steps[0].order)
+        for binding, template in definition.templates.items()
+    }
+
+
+def restored(sql: str, order: tuple[str, ...], engine: str) -> str:
+    """The driver's text with `:name` for its placeholders; `order` says which is which."""
+    names = iter(order)
+    if engine == "mysql":
+        return re.sub(r"%(%|s)", lambda m: "%" if m[1] == "%" else f":{next(names)}", sql)
+    mark = r"\$" if engine == "postgres" else r"\?"
+    tokens = tokenize(SourceText(sql, "x.sql"), engine)
+    return "".join(
+        re.sub(rf"{mark}(\d+)", lambda m: f":{order[int(m[1]) - 1]}", sql[start:end])
+        if kind == "native"
+        else sql[start:end]
+        for kind, start, end in tokens
+    )
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite", "postgres", "mysql"])
+@given(data=st.data())
+def test_nothing_but_placeholders_and_white_space_changes(engine_name, data):
+    fragments = st.lists(FRAGMENTS[engine_name], max_size=4)
+    before, inside, after = (
+        " ".join(fragment.sql for fragment in data.draw(fragments)) for _ in range(3)
+    )
+    text = f"{HEADER}{EVERY} {before}\n/*[ some=on */ {inside}\n/*]*/ {after}\n;"
+    expected = {"on": f"{before}\n{inside}\n{after}", "off": f"{before}\n{after}"}
+    shown = rendered(text, engine_name)
+    for choice, body in expected.items():
+        sql, order = shown[choice]
+        assert words(restored(sql, order, engine_name), engine_name) == words(
+            f"{EVERY} {body}", engine_name
+        )
+        assert "/* q */" in sql
