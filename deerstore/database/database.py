@@ -97,6 +97,29 @@ class Database(Executor):
         async with self.transaction() as session:
             return await work(session)
 
+    async def on_connection(
+        self, work: Callable[[Connection], Awaitable[T]], *, writes: bool
+    ) -> T:
+        """Run code that needs a connection itself, under the rules that hold for a statement.
+
+        It is given a connection of the pool, waits with the other writers when it ``writes``, is
+        bounded by ``command_timeout``, and may be cancelled. What it does has to be one unit: the
+        connection must be out of any transaction when it returns.
+        """
+        lane = self._writing if writes else self._reading
+        connection = await self._enter(lane, None)
+        connection.deadline.start()
+        try:
+            result = await work(connection)
+        except BaseException as error:
+            failure = await self._failed(lane, connection, None, error)
+            raise failure.error from failure.error.__cause__
+        connection.deadline.stop()
+        lane.pool.release(connection)
+        if lane.gate is not None:
+            lane.gate.release()
+        return result
+
     async def aclose(self) -> None:
         """Let work in flight finish for a bounded time, then close everything.
 
@@ -178,7 +201,11 @@ class Database(Executor):
         return result
 
     async def _failed(
-        self, lane: Lane, connection: Connection, query: CompiledQuery, error: BaseException
+        self,
+        lane: Lane,
+        connection: Connection,
+        query: CompiledQuery | None,
+        error: BaseException,
     ) -> Failure:
         """Put the connection in order. Raises the error, unless another try may help."""
         failure = diagnose(self._connections.engine, connection, query, error)

@@ -125,6 +125,26 @@ class SQLiteConnection(Connection):
             raise
         # The end of the rows has closed the cursor; after a failure abandon() or rollback does.
 
+    async def apply(
+        self, work: Callable[[sqlite3.Connection], T], *, begin: str | None = None
+    ) -> T:
+        """Run code that speaks to the driver itself: one trip.
+
+        With ``begin`` (``"read"`` or ``"write"``) in a transaction of its own, which is committed
+        when the code returns.
+        """
+        raw = self._raw
+        assert raw is not None
+
+        def call() -> T:
+            return work(raw)
+
+        if begin is None:
+            done: T = await self._worker.run(call)
+        else:
+            done = await self._worker.run(self._alone, call, begin == "write")
+        return done
+
     async def begin(self, savepoints: Sequence[str]) -> None:
         await self._worker.run(self._begin, savepoints)
 
