@@ -222,7 +222,8 @@ class _AdvisoryLock(SetupLock):
         connection = self._connection
         connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        row = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (self._key,)).fetchone()
+        # Without a bound value, which would leave a portal open and with it a snapshot.
+        row = connection.execute(f"SELECT pg_try_advisory_xact_lock({self._key:d})").fetchone()
         if row is not None and row[0]:
             return True
         connection.execute("ROLLBACK")
