@@ -108,7 +108,7 @@ class Connections:
                 query, f"another writer kept the file for busy_timeout={self.busy_timeout:g} s"
             ) from error
 
-    async def enter(self, lane: Lane, query: CompiledQuery) -> Connection:
+    async def enter(self, lane: Lane, query: CompiledQuery | None) -> Connection:
         """A connection of a lane, after its gate."""
         if lane.gate is not None:
             await self.wait_to_write(query)

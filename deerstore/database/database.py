@@ -106,8 +106,8 @@ class Database(Executor):
         bounded by ``command_timeout``, and may be cancelled. What it does has to be one unit: the
         connection must be out of any transaction when it returns.
         """
-        lane = self._writing if writes else self._reading
-        connection = await self._enter(lane, None)
+        lane = self._connections.writing if writes else self._connections.reading
+        connection = await self._connections.enter(lane, None)
         connection.deadline.start()
         try:
             result = await work(connection)
@@ -116,8 +116,7 @@ class Database(Executor):
             raise failure.error from failure.error.__cause__
         connection.deadline.stop()
         lane.pool.release(connection)
-        if lane.gate is not None:
-            lane.gate.release()
+        lane.leave()
         return result
 
     async def aclose(self) -> None:
