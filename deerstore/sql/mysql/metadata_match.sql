@@ -1,8 +1,8 @@
 -- Lists and searches of threads. Both are driven from threads_meta_index, which has the threads of
--- each term in both orders; whatever is asked for is a list of filters on it, so that the same
--- template serves every key, and no text of a caller is ever part of a statement.
+-- each term in both orders; whatever is asked for is a filter on it, so that one template serves
+-- every key, and no text of a caller is ever part of a statement.
 --
--- A filter is an object with the keys
+-- A filter consists of
 --   term           what is compared: @all, @user, @assistant, @status, or type and key as s:KEY
 --   number         the number as text, read by the engine as it reads the stored one; else 0
 --   value          the text; else empty
@@ -10,26 +10,12 @@
 --   float_literal  what a number that was not written as an integer counts as: literal to a float
 --                  filter, which takes both kinds, - to an int filter, which does not
 
--- name: metadata_match.search_threads :many
--- doc: A page of the threads that match every filter. `created` and `recent` orders are newest
--- doc: first, `recent` with pinned threads in front. `one` takes a single filter and reads its part
--- doc: of the index in order. `all` takes several: it reads the part of the rarest one, found by
--- doc: looking whether each has more than 100, 1,000 or 10,000 threads; of equals the first.
--- plan: threads_meta_index.ix_threads_meta_index_created or _recent in order, no sort; the other
--- plan: filters by its primary key, the rows by that of threads_meta
+-- name: metadata_match.rarest_filter :value
+-- doc: The position, from 0, of the filter to drive a search from: the one with the fewest threads,
+-- doc: as far as 200 and 4,000 tell; of equals the first. `filters` is a JSON array of them.
+-- plan: threads_meta_index.ix_threads_meta_index_created or _recent, at most 4,201 entries a filter
 -- param filters: text
--- param limit: int
--- param offset: int
--- variant match: one | all
--- variant order: created | recent
--- column thread_id: text
--- column assistant_id: text?
--- column user_id: text?
--- column display_name: text?
--- column status: text
--- column metadata_json: text
--- column created_at: timestamp
--- column updated_at: timestamp
+-- column position: int
 WITH wanted AS (
     SELECT
         given.position,
@@ -54,40 +40,50 @@ WITH wanted AS (
     ) AS given
 )
 
-/*[ match=all */
-, rarest AS (
-    SELECT
-        wanted.term,
-        wanted.number,
-        wanted.value
-    FROM wanted
-    ORDER BY
-        CASE
-            WHEN (
-                SELECT 1
-                FROM threads_meta_index AS i
-                WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-                LIMIT 1 OFFSET 100
-            ) IS NULL THEN 0
-            WHEN (
-                SELECT 1
-                FROM threads_meta_index AS i
-                WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-                LIMIT 1 OFFSET 1000
-            ) IS NULL THEN 1
-            WHEN (
-                SELECT 1
-                FROM threads_meta_index AS i
-                WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-                LIMIT 1 OFFSET 10000
-            ) IS NULL THEN 2
-            ELSE 3
-        END,
-        wanted.position
-    LIMIT 1
-)
-/*]*/
+SELECT wanted.position - 1 AS position
+FROM wanted
+ORDER BY
+    CASE
+        WHEN (
+            SELECT 1
+            FROM threads_meta_index AS i
+            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
+            LIMIT 1 OFFSET 200
+        ) IS NULL THEN 0
+        WHEN (
+            SELECT 1
+            FROM threads_meta_index AS i
+            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
+            LIMIT 1 OFFSET 4000
+        ) IS NULL THEN 1
+        ELSE 2
+    END,
+    wanted.position
+LIMIT 1;
 
+-- name: metadata_match.search_threads :many
+-- doc: A page of the threads that match a filter, and with `all` the `others` too, a JSON array.
+-- doc: `created` and `recent` orders are newest first, `recent` with pinned threads in front.
+-- plan: threads_meta_index.ix_threads_meta_index_created or _recent in order, no sort; the others
+-- plan: by its primary key, the rows by that of threads_meta
+-- param term: text
+-- param number: text
+-- param value: text
+-- param literal: text
+-- param float_literal: text
+-- param others: text
+-- param limit: int
+-- param offset: int
+-- variant match: one | all
+-- variant order: created | recent
+-- column thread_id: text
+-- column assistant_id: text?
+-- column user_id: text?
+-- column display_name: text?
+-- column status: text
+-- column metadata_json: text
+-- column created_at: timestamp
+-- column updated_at: timestamp
 SELECT
     t.thread_id,
     t.assistant_id,
@@ -98,29 +94,52 @@ SELECT
     t.created_at,
     t.updated_at
 FROM threads_meta_index AS i
-INNER JOIN threads_meta AS t ON t.thread_id = i.thread_id
+STRAIGHT_JOIN threads_meta AS t ON t.thread_id = i.thread_id
 WHERE
-    /*[ match=one */
-    i.term = (SELECT term FROM wanted)
-    AND i.number = (SELECT number FROM wanted)
-    AND i.value = (SELECT value FROM wanted)
-    AND COALESCE(i.literal, (SELECT float_literal FROM wanted)) = (SELECT literal FROM wanted)
+    i.term = :term
+    AND i.number = CAST(:number AS DOUBLE)
+    AND i.value = CASE
+        WHEN CHAR_LENGTH(:value) <= 128 THEN :value
+        ELSE CONCAT(LEFT(:value, 64), ':', SHA2(:value, 256))
+    END
+    AND CASE WHEN i.literal IS NULL THEN :float_literal = :literal ELSE i.literal = :literal END
+    /*[ match=all */
+    AND NOT EXISTS (
+        SELECT 1
+        FROM (
+            SELECT
+                given.position,
+                given.term,
+                CAST(given.number AS DOUBLE) AS number,
+                CASE
+                    WHEN CHAR_LENGTH(given.value) <= 128 THEN given.value
+                    ELSE CONCAT(LEFT(given.value, 64), ':', SHA2(given.value, 256))
+                END AS value,
+                given.literal,
+                given.float_literal
+            FROM JSON_TABLE(
+                :others,
+                '$[*]' COLUMNS (
+                    position FOR ORDINALITY,
+                    term VARCHAR(66) CHARACTER SET utf8mb4 PATH '$.term',
+                    number VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.number',
+                    value LONGTEXT CHARACTER SET utf8mb4 PATH '$.value',
+                    literal VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.literal',
+                    float_literal VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.float_literal'
+                )
+            ) AS given
+        ) AS wanted
+        WHERE NOT EXISTS (
+            SELECT 1
+            FROM threads_meta_index AS other
+            WHERE other.thread_id = i.thread_id
+                AND other.term = wanted.term
+                AND other.number = wanted.number
+                AND other.value = wanted.value
+                AND COALESCE(other.literal, wanted.float_literal) = wanted.literal
+        )
+    )
     /*]*/
-    /*[ match=all:
-    i.term = (SELECT term FROM rarest)
-    AND i.number = (SELECT number FROM rarest)
-    AND i.value = (SELECT value FROM rarest)
-    AND (
-        SELECT COUNT(*)
-        FROM wanted
-        INNER JOIN threads_meta_index AS other
-            ON other.thread_id = i.thread_id
-            AND other.term = wanted.term
-            AND other.number = wanted.number
-            AND other.value = wanted.value
-            AND COALESCE(other.literal, wanted.float_literal) = wanted.literal
-    ) = (SELECT COUNT(*) FROM wanted)
-    ]*/
 ORDER BY
     /*[ order=created */ i.created_at DESC, /*]*/
     /*[ order=recent: i.pinned DESC, i.updated_at DESC, ]*/

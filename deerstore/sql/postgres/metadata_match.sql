@@ -1,8 +1,8 @@
 -- Lists and searches of threads. Both are driven from threads_meta_index, which has the threads of
--- each term in both orders; whatever is asked for is a list of filters on it, so that the same
--- template serves every key, and no text of a caller is ever part of a statement.
+-- each term in both orders; whatever is asked for is a filter on it, so that one template serves
+-- every key, and no text of a caller is ever part of a statement.
 --
--- A filter is an object with the keys
+-- A filter consists of
 --   term           what is compared: @all, @user, @assistant, @status, or type and key as s:KEY
 --   number         the number as text, read by the engine as it reads the stored one; else 0
 --   value          the text; else empty
@@ -10,14 +10,67 @@
 --   float_literal  what a number that was not written as an integer counts as: literal to a float
 --                  filter, which takes both kinds, - to an int filter, which does not
 
--- name: metadata_match.search_threads :many
--- doc: A page of the threads that match every filter. `created` and `recent` orders are newest
--- doc: first, `recent` with pinned threads in front. `one` takes a single filter and reads its part
--- doc: of the index in order. `all` takes several: it reads the part of the rarest one, found by
--- doc: looking whether each has more than 100, 1,000 or 10,000 threads; of equals the first.
--- plan: threads_meta_index.ix_threads_meta_index_created or _recent in order, no sort; the other
--- plan: filters by its primary key, the rows by that of threads_meta
+-- name: metadata_match.rarest_filter :value
+-- doc: The position, from 0, of the filter to drive a search from: the one with the fewest threads,
+-- doc: as far as 200 and 4,000 tell; of equals the first. `filters` is a JSON array of them.
+-- plan: threads_meta_index.ix_threads_meta_index_created or _recent, at most 4,201 entries a filter
 -- param filters: text
+-- column position: int
+WITH wanted AS (
+    SELECT
+        given.position,
+        given.term,
+        CAST(given.number AS double precision) AS number,
+        CASE
+            WHEN LENGTH(given.value) <= 128 THEN given.value
+            ELSE LEFT(given.value, 64)
+                || ':' || ENCODE(SHA256(CONVERT_TO(given.value, 'UTF8')), 'hex')
+        END AS value,
+        given.literal,
+        given.float_literal
+    FROM ROWS FROM (
+        JSON_TO_RECORDSET(CAST(CAST(:filters AS text) AS json)) AS (
+            term text,
+            number text,
+            value text,
+            literal text,
+            float_literal text
+        )
+    ) WITH ORDINALITY AS given (term, number, value, literal, float_literal, position)
+)
+
+SELECT wanted.position - 1 AS position
+FROM wanted
+ORDER BY
+    CASE
+        WHEN (
+            SELECT 1
+            FROM threads_meta_index AS i
+            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
+            LIMIT 1 OFFSET 200
+        ) IS NULL THEN 0
+        WHEN (
+            SELECT 1
+            FROM threads_meta_index AS i
+            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
+            LIMIT 1 OFFSET 4000
+        ) IS NULL THEN 1
+        ELSE 2
+    END,
+    wanted.position
+LIMIT 1;
+
+-- name: metadata_match.search_threads :many
+-- doc: A page of the threads that match a filter, and with `all` the `others` too, a JSON array.
+-- doc: `created` and `recent` orders are newest first, `recent` with pinned threads in front.
+-- plan: threads_meta_index.ix_threads_meta_index_created or _recent in order, no sort; the others
+-- plan: by its primary key, the rows by that of threads_meta
+-- param term: text
+-- param number: text
+-- param value: text
+-- param literal: text
+-- param float_literal: text
+-- param others: text
 -- param limit: int
 -- param offset: int
 -- variant match: one | all
@@ -30,62 +83,6 @@
 -- column metadata_json: text
 -- column created_at: timestamp
 -- column updated_at: timestamp
-WITH wanted AS MATERIALIZED (
-    SELECT
-        given.position,
-        given.term COLLATE "C" AS term,
-        CAST(given.number AS double precision) AS number,
-        CAST(CASE
-            WHEN LENGTH(given.value) <= 128 THEN given.value
-            ELSE LEFT(given.value, 64)
-                || ':' || ENCODE(SHA256(CONVERT_TO(given.value, 'UTF8')), 'hex')
-        END AS text) COLLATE "C" AS value,
-        given.literal,
-        given.float_literal
-    FROM JSON_TO_RECORDSET(CAST(CAST(:filters AS text) AS json)) AS given (
-        position bigint,
-        term text,
-        number text,
-        value text,
-        literal text,
-        float_literal text
-    )
-)
-
-/*[ match=all */
-, rarest AS MATERIALIZED (
-    SELECT
-        wanted.term,
-        wanted.number,
-        wanted.value
-    FROM wanted
-    ORDER BY
-        CASE
-            WHEN (
-                SELECT 1
-                FROM threads_meta_index AS i
-                WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-                LIMIT 1 OFFSET 100
-            ) IS NULL THEN 0
-            WHEN (
-                SELECT 1
-                FROM threads_meta_index AS i
-                WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-                LIMIT 1 OFFSET 1000
-            ) IS NULL THEN 1
-            WHEN (
-                SELECT 1
-                FROM threads_meta_index AS i
-                WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-                LIMIT 1 OFFSET 10000
-            ) IS NULL THEN 2
-            ELSE 3
-        END,
-        wanted.position
-    LIMIT 1
-)
-/*]*/
-
 SELECT
     t.thread_id,
     t.assistant_id,
@@ -98,27 +95,55 @@ SELECT
 FROM threads_meta_index AS i
 INNER JOIN threads_meta AS t ON t.thread_id = i.thread_id COLLATE "default"
 WHERE
-    /*[ match=one */
-    i.term = (SELECT term FROM wanted)
-    AND i.number = (SELECT number FROM wanted)
-    AND i.value = (SELECT value FROM wanted)
-    AND COALESCE(i.literal, (SELECT float_literal FROM wanted)) = (SELECT literal FROM wanted)
+    i.term = CAST(:term AS text)
+    AND i.number = CAST(CAST(:number AS text) AS double precision)
+    AND i.value = CASE
+        WHEN LENGTH(CAST(:value AS text)) <= 128 THEN CAST(:value AS text)
+        ELSE LEFT(CAST(:value AS text), 64)
+            || ':' || ENCODE(SHA256(CONVERT_TO(CAST(:value AS text), 'UTF8')), 'hex')
+    END
+    -- As a CASE, because the planner would take a comparison for much more selective than it is,
+    -- and sort what the index has in order.
+    AND CASE
+        WHEN i.literal IS NULL THEN CAST(:float_literal AS text) = CAST(:literal AS text)
+        ELSE i.literal = CAST(:literal AS text)
+    END
+    /*[ match=all */
+    AND NOT EXISTS (
+        SELECT 1
+        FROM (
+            SELECT
+                given.position,
+                given.term,
+                CAST(given.number AS double precision) AS number,
+                CASE
+                    WHEN LENGTH(given.value) <= 128 THEN given.value
+                    ELSE LEFT(given.value, 64)
+                        || ':' || ENCODE(SHA256(CONVERT_TO(given.value, 'UTF8')), 'hex')
+                END AS value,
+                given.literal,
+                given.float_literal
+            FROM ROWS FROM (
+                JSON_TO_RECORDSET(CAST(CAST(:others AS text) AS json)) AS (
+                    term text,
+                    number text,
+                    value text,
+                    literal text,
+                    float_literal text
+                )
+            ) WITH ORDINALITY AS given (term, number, value, literal, float_literal, position)
+        ) AS wanted
+        WHERE NOT EXISTS (
+            SELECT 1
+            FROM threads_meta_index AS other
+            WHERE other.thread_id = i.thread_id
+                AND other.term = wanted.term
+                AND other.number = wanted.number
+                AND other.value = wanted.value
+                AND COALESCE(other.literal, wanted.float_literal) = wanted.literal
+        )
+    )
     /*]*/
-    /*[ match=all:
-    i.term = (SELECT term FROM rarest)
-    AND i.number = (SELECT number FROM rarest)
-    AND i.value = (SELECT value FROM rarest)
-    AND (
-        SELECT COUNT(*)
-        FROM wanted
-        INNER JOIN threads_meta_index AS other
-            ON other.thread_id = i.thread_id
-            AND other.term = wanted.term
-            AND other.number = wanted.number
-            AND other.value = wanted.value
-            AND COALESCE(other.literal, wanted.float_literal) = wanted.literal
-    ) = (SELECT COUNT(*) FROM wanted)
-    ]*/
 ORDER BY
     /*[ order=created */ i.created_at DESC, /*]*/
     /*[ order=recent: i.pinned DESC, i.updated_at DESC, ]*/
