@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deerstore.database.engine import Connection, Engine, Result, Scope
+from deerstore.database.engine import Connection, Engine, Result, Scope, lock_patience
 from deerstore.database.failures import retryable_error, timeout_error
 from deerstore.database.gate import WriterGate
 from deerstore.database.pool import Pool
@@ -78,7 +78,7 @@ class Connections:
     def __init__(self, engine: Engine, config: StorageConfig) -> None:
         self.engine = engine
         self.echo = config.echo_sql
-        self.busy_timeout = config.busy_timeout
+        self.patience = lock_patience(config)
         self.reading = Lane(self._pool(engine, config, config.pool_size))
         self.writing = self.reading
         """Where single writes go."""
@@ -102,10 +102,10 @@ class Connections:
         if gate is None or gate.take():
             return
         try:
-            await gate.acquire(self.busy_timeout)
+            await gate.acquire(self.patience)
         except TimeoutError as error:
             raise retryable_error(
-                query, f"another writer kept the file for busy_timeout={self.busy_timeout:g} s"
+                query, f"another writer kept the file for {self.patience:g} s"
             ) from error
 
     async def enter(self, lane: Lane, query: CompiledQuery | None) -> Connection:

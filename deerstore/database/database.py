@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from deerstore.database.calls import Connections, Failure, Lane, diagnose, timed_portions
 from deerstore.database.engine import ALONE, Connection, Engine, Result
@@ -97,9 +97,7 @@ class Database(Executor):
         async with self.transaction() as session:
             return await work(session)
 
-    async def on_connection(
-        self, work: Callable[[Connection], Awaitable[T]], *, writes: bool
-    ) -> T:
+    async def on_connection(self, work: Callable[[Connection], Awaitable[T]], *, writes: bool) -> T:
         """Run code that needs a connection itself, under the rules that hold for a statement.
 
         It is given a connection of the pool, waits with the other writers when it ``writes``, is
@@ -111,7 +109,7 @@ class Database(Executor):
         connection.deadline.start()
         try:
             result = await work(connection)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told apart in _failed
             failure = await self._failed(lane, connection, None, error)
             raise failure.error from failure.error.__cause__
         connection.deadline.stop()
@@ -126,7 +124,7 @@ class Database(Executor):
         """
         await self._connections.aclose()
 
-    async def __aenter__(self) -> Database:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -178,7 +176,7 @@ class Database(Executor):
         connection.deadline.start()
         try:
             result = await connection.run(query, bound, ALONE, rows=rows)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told apart in _failed
             return await self._failed(lane, connection, query, error)
         connection.deadline.stop()
         lane.pool.release(connection)
@@ -192,7 +190,7 @@ class Database(Executor):
         connection.deadline.start()
         try:
             result = await work(connection)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told apart in _failed
             return await self._failed(lane, connection, query, error)
         connection.deadline.stop()
         lane.pool.release(connection)
@@ -208,7 +206,7 @@ class Database(Executor):
     ) -> Failure:
         """Put the connection in order. Raises the error, unless another try may help."""
         failure = diagnose(self._connections.engine, connection, query, error)
-        if failure.stopped:
+        if failure.stopped or connection.in_transaction:
             await self._connections.clean(lane, connection)
             raise failure.error
         if failure.lost:

@@ -1,4 +1,4 @@
-"""What the facade asks of an engine. One file per engine answers it: there alone drivers are used."""
+"""What the facade asks of an engine. Only the files of the three engines use drivers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,24 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deerstore.database.gate import WriterGate
 from deerstore.queries import Codec, CompiledQuery
 
-__all__ = ["ALONE", "Connection", "Deadline", "Engine", "Result", "Scope", "Verdict"]
+if TYPE_CHECKING:
+    from deerstore.config import StorageConfig
+
+__all__ = [
+    "ALONE",
+    "Connection",
+    "Deadline",
+    "Engine",
+    "Result",
+    "Scope",
+    "Verdict",
+    "lock_patience",
+]
 
 
 @dataclass(slots=True)
@@ -185,6 +197,13 @@ class Connection(ABC):
     @abstractmethod
     def terminate(self) -> None:
         """Close at once, without waiting for anything."""
+
+
+def lock_patience(config: StorageConfig) -> float:
+    """Seconds to wait for another writer: so that this answer comes before ``command_timeout``."""
+    if config.command_timeout is None:
+        return config.busy_timeout
+    return min(config.busy_timeout, config.command_timeout * 0.9)
 
 
 class Engine(ABC):

@@ -138,7 +138,7 @@ class Executor(ABC):
         async with aclosing(self._portions(compiled, bound, batch)) as portions:
             async for portion in portions:
                 rows = self._typed(compiled, portion)
-                for row in build_rows(compiled, _names(compiled, portion), rows, as_):
+                for row in build_rows(compiled, portion.names, rows, as_):
                     yield row
 
     # -- writing ---------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Executor(ABC):
 
     @property
     def catalog(self) -> QueryCatalog:
-        """deerstore's own queries."""
+        """The queries that deerstore itself uses."""
         from deerstore.database.catalog import deerstore_queries
 
         return deerstore_queries()
@@ -215,19 +215,13 @@ class Executor(ABC):
         rows = self._typed(compiled, result)
         if at_most_one and len(rows) > 1:
             raise _too_many(compiled, len(rows))
-        return build_rows(compiled, _names(compiled, result), rows, model) if rows else []
+        return build_rows(compiled, result.names, rows, model) if rows else []
 
     def _typed(self, query: CompiledQuery, result: Result) -> list[tuple[Any, ...]]:
         if query.columns is None:
             normalise = self._connections.engine.normalise
             return [normalise(row) for row in result.rows]
         return query.decode_rows(result.rows)
-
-
-def _names(query: CompiledQuery, result: Result) -> tuple[str, ...]:
-    if query.columns is not None:
-        return tuple(column.name for column in query.columns)
-    return result.names or ()
 
 
 def _echo(query: CompiledQuery) -> None:

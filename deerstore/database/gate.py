@@ -46,8 +46,8 @@ class WriterGate:
             self._taken = True
             return True
 
-    async def acquire(self, timeout: float) -> None:
-        """Wait for the gate. Raises TimeoutError after ``timeout`` seconds."""
+    async def acquire(self, seconds: float) -> None:
+        """Wait for the gate. Raises TimeoutError after ``seconds``."""
         with self._lock:
             if not self._taken and not self._waiters:
                 self._taken = True
@@ -55,7 +55,7 @@ class WriterGate:
             waiter = _Waiter()
             self._waiters.append(waiter)
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 await waiter.future
         except BaseException:
             with self._lock:

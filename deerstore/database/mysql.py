@@ -8,11 +8,18 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deerstore.database import codecs
-from deerstore.database.engine import Connection, Deadline, Engine, Result, Scope, Verdict
+from deerstore.database.engine import (
+    Connection,
+    Deadline,
+    Engine,
+    Result,
+    Scope,
+    Verdict,
+    lock_patience,
+)
 from deerstore.database.failures import (
     CHECK_VIOLATION,
     FOREIGN_KEY_VIOLATION,
@@ -262,12 +269,9 @@ class MySQLEngine(Engine):
         self._failures: tuple[type[Exception], ...] = (OSError, TimeoutError, *self._driver.errors)
         self.seconds = config.command_timeout
         self._kwargs = config.targets.aiomysql_kwargs()
-        # Whole seconds, at least one; and so that the server's answer comes before our own limit.
-        patience = config.busy_timeout
-        if config.command_timeout is not None:
-            patience = min(patience, config.command_timeout * 0.9)
-        waits = f"innodb_lock_wait_timeout = {max(1, int(patience))}"
-        waits += f", lock_wait_timeout = {max(1, int(patience))}"
+        # The server counts whole seconds, and knows no zero here.
+        seconds = max(1, int(lock_patience(config)))
+        waits = f"innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
         self._kwargs["init_command"] = f"{self._kwargs['init_command']}, {waits}"
         self._bulks: dict[str, BulkInsert | None] = {}
         self.codec = Codec(
@@ -285,10 +289,8 @@ class MySQLEngine(Engine):
                 "bytes[]": codecs.array_of(bytes.hex),
             },
             decoders={
-                "text": codecs.stored_text,
                 "timestamp": codecs.stored_timestamp,
                 "bool": codecs.stored_bool,
-                "int": codecs.stored_int,
                 "float": codecs.stored_float,
                 "json": codecs.stored_json,
                 "bytes": codecs.stored_bytes,
@@ -323,7 +325,8 @@ class MySQLEngine(Engine):
         pause = 0.001
         while True:
             await cursor.execute(
-                f"SELECT 1 FROM information_schema.processlist WHERE id = {thread:d}"
+                # A number that the server itself gave to the connection.
+                f"SELECT 1 FROM information_schema.processlist WHERE id = {thread:d}"  # noqa: S608
             )
             if not await cursor.fetchall():
                 return
@@ -357,7 +360,9 @@ class MySQLEngine(Engine):
         )
 
     def normalise(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple([_normal(value) for value in row])
+        return tuple(
+            [value.replace(tzinfo=UTC) if type(value) is datetime else value for value in row]
+        )
 
     def _refusal(self, error: Exception) -> Exception:
         place, code = self._config.location, _code(error)
@@ -371,15 +376,6 @@ class MySQLEngine(Engine):
                 f"CREATE DATABASE `{self._config.db_name}` CHARACTER SET utf8mb4"
             )
         return lost_error(None, f"{place} cannot be reached ({type(error).__name__} {code})")
-
-
-def _normal(value: Any) -> Any:
-    kind = type(value)
-    if kind is Decimal:
-        return codecs.whole_number(value)
-    if kind is datetime:
-        return value.replace(tzinfo=UTC)
-    return value
 
 
 def _code(error: Exception) -> int:

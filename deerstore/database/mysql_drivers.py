@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from deerstore.database.codecs import decimal
 from deerstore.database.mysql_text import mogrify
 
 __all__ = ["Driver", "driver_named"]
@@ -63,6 +64,8 @@ class _AioMySQL(Driver):
             **decoders,
             FIELD_TYPE.DATETIME: _datetime,
             FIELD_TYPE.TIMESTAMP: _datetime,
+            FIELD_TYPE.DECIMAL: decimal,
+            FIELD_TYPE.NEWDECIMAL: decimal,
         }
 
     async def connect(self, kwargs: Mapping[str, Any]) -> Any:
@@ -93,7 +96,8 @@ class _AioMySQL(Driver):
 
 class _AsyncMy(Driver):
     def __init__(self) -> None:
-        from asyncmy import connection, cursors, errors
+        from asyncmy import connection, converters, cursors, errors
+        from asyncmy.constants import FIELD_TYPE
 
         class QuietConnection(connection.Connection):
             """The driver's cursors log the texts of warnings: a trip more, with values in."""
@@ -105,7 +109,13 @@ class _AsyncMy(Driver):
         self._streaming = cursors.SSCursor
         self.errors = (errors.Error, errors.Warning)
         # Statements that are prepared once per connection travel in the binary protocol.
-        self._options: dict[str, Any] = {}
+        self._options: dict[str, Any] = {
+            "conv": {
+                **converters.conversions,
+                FIELD_TYPE.DECIMAL: decimal,
+                FIELD_TYPE.NEWDECIMAL: decimal,
+            }
+        }
         with contextlib.suppress(ValueError):
             if "stmt_cache_size" in inspect.signature(connection.connect).parameters:
                 self._options["stmt_cache_size"] = 256
@@ -123,7 +133,13 @@ class _AsyncMy(Driver):
     async def streaming_cursor(self, raw: Any) -> Any:
         return raw.cursor(self._streaming)
 
-    async def execute(self, raw: Any, cursor: Any, sql: str, args: Sequence[Any]) -> None:
+    async def execute(
+        self,
+        raw: Any,  # noqa: ARG002 - this driver binds by itself
+        cursor: Any,
+        sql: str,
+        args: Sequence[Any],
+    ) -> None:
         if args:
             await cursor.execute(sql, args)
         else:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
 from deerstore.database import codecs
-from deerstore.database.engine import Connection, Deadline, Engine, Result, Scope, Verdict
+from deerstore.database.engine import (
+    Connection,
+    Deadline,
+    Engine,
+    Result,
+    Scope,
+    Verdict,
+    lock_patience,
+)
 from deerstore.database.failures import execution_error, lost_error, retryable_error
 from deerstore.errors import ConfigError
 from deerstore.queries import Codec, CompiledQuery, CompiledStep
@@ -225,13 +232,13 @@ class PostgresEngine(Engine):
         self._kwargs = config.targets.asyncpg_kwargs()
         if not config.pgbouncer:
             # Behind PgBouncer the setting would stick to a server connection of somebody else.
-            self._kwargs["server_settings"]["lock_timeout"] = f"{lock_wait_ms(config)}"
+            milliseconds = max(1, round(lock_patience(config) * 1000))
+            self._kwargs["server_settings"]["lock_timeout"] = str(milliseconds)
         self.codec = Codec(
             engine="postgres",
             encoders={"json": codecs.encode_json},
             decoders={
                 "timestamp": codecs.stored_timestamp,
-                "int": codecs.stored_int,
                 "float": codecs.stored_float,
                 "json": codecs.stored_json,
             },
@@ -240,6 +247,10 @@ class PostgresEngine(Engine):
     async def connect(self) -> PostgresConnection:
         try:
             raw = await asyncpg.connect(**self._kwargs)
+            # The sum of a bigint is numeric.
+            await raw.set_type_codec(
+                "numeric", schema="pg_catalog", encoder=str, decoder=codecs.decimal, format="text"
+            )
         except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as e:
             raise ConfigError(
                 f"{self._config.location} refuses the login: check username and password ({e})"
@@ -276,19 +287,6 @@ class PostgresEngine(Engine):
             reason = "a parameter does not fit the type that the statement gives it"
             return Verdict(execution_error(query, reason))
         return Verdict(error)
-
-    def normalise(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(
-            codecs.whole_number(value) if type(value) is Decimal else value for value in row
-        )
-
-
-def lock_wait_ms(config: StorageConfig) -> int:
-    """How long the server waits for a row lock, so that its answer comes before our own limit."""
-    seconds = config.busy_timeout
-    if config.command_timeout is not None:
-        seconds = min(seconds, config.command_timeout * 0.9)
-    return max(1, round(seconds * 1000))
 
 
 def _reason(error: asyncpg.PostgresError) -> str:

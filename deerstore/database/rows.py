@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -42,30 +42,42 @@ class Row(Mapping[str, Any]):
 
 def build_rows(
     query: CompiledQuery,
-    names: tuple[str, ...],
+    names: tuple[str, ...] | None,
     rows: Sequence[tuple[Any, ...]],
     model: Any = None,
 ) -> list[Any]:
     """Rows as :class:`Row`, or as instances of ``model``.
 
-    A model is a pydantic model, a dataclass, a ``TypedDict`` or a ``NamedTuple``.
+    ``names`` are the driver's, for a query that does not declare its columns. A model is a
+    pydantic model, a dataclass, a ``TypedDict`` or a ``NamedTuple``.
 
     Raises:
         QueryExecutionError: a row does not fit the model; the cause says where.
     """
+    index = _declared_index(query) if query.columns is not None else _index(names or ())
+    if rows and len(index) != len(rows[0]):
+        raise execution_error(query, "two of its columns have the same name, or one has no name")
     if model is None:
-        index = {name: position for position, name in enumerate(names)}
         return [Row(index, row) for row in rows]
     from pydantic import ValidationError
 
     build = _builder(model)
     try:
-        return [build(dict(zip(names, row, strict=True))) for row in rows]
+        return [build(dict(zip(index, row, strict=False))) for row in rows]
     except ValidationError as error:
         fields = sorted({".".join(map(str, item["loc"])) for item in error.errors()})
         raise execution_error(
             query, f"a row does not fit {_name(model)}: {', '.join(fields)}"
         ) from error
+
+
+def _index(names: Iterable[str]) -> Mapping[str, int]:
+    return {name: position for position, name in enumerate(names)}
+
+
+@lru_cache(maxsize=2048)
+def _declared_index(query: CompiledQuery) -> Mapping[str, int]:
+    return _index(column.name for column in query.columns or ())
 
 
 @lru_cache(maxsize=256)

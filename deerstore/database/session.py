@@ -7,7 +7,7 @@ import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from deerstore.database.calls import Connections, Lane, diagnose, timed_portions
 from deerstore.database.catalog import is_own
@@ -81,7 +81,7 @@ class Session(Executor):
 
     # -- the block -------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> Session:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -197,7 +197,7 @@ class Session(Executor):
                 if connection.closed:
                     self._drop(connection)
                 raise
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - told apart in _fail
                 await self._fail(connection, query, scope, error)
         finally:
             self._release_use()
@@ -226,7 +226,7 @@ class Session(Executor):
             connection.deadline.start()
             try:
                 result = await work(connection)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - told apart in _fail
                 await self._fail(connection, query, scope, error)
             connection.deadline.stop()
             if scope.inside:
@@ -245,7 +245,7 @@ class Session(Executor):
         connection.deadline.start()
         try:
             await work(connection)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told apart in _fail
             await self._fail(connection, None, ALONE, error, committing=committing)
         else:
             connection.deadline.stop()

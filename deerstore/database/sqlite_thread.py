@@ -1,0 +1,244 @@
+"""What runs on the thread of an SQLite connection: plain sqlite3, one unit at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from deerstore.database.engine import Result, Scope
+from deerstore.queries import CompiledQuery, CompiledStep
+
+__all__ = ["ThreadSide", "primary_code"]
+
+T = TypeVar("T")
+
+_SLICE = 0.1
+"""Seconds that SQLite itself waits for a lock: its own wait cannot be interrupted, so that a
+longer one is made of slices, and a cancelled call ends after one of them."""
+
+_GUARD = "deerstore_guard"
+
+
+class ThreadSide:
+    """The connection as its thread sees it. Every method but ``interrupt`` runs there."""
+
+    def __init__(self, path: str, synchronous: str, patience: float) -> None:
+        self.raw: sqlite3.Connection | None = None
+        self.stopping = False
+        """Set while a cancelled call is brought to its end: nothing new is begun for it."""
+        self.gone = False
+        """Set when nobody waits for the connection any more."""
+        self._path = path
+        self._synchronous = synchronous
+        self._patience = patience
+        self._cursor: sqlite3.Cursor | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self.raw is not None and not self.gone and self.raw.in_transaction
+
+    def interrupt(self) -> None:
+        """End the statement that runs at this moment, if any. Called from the event loop."""
+        if self.raw is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self.raw.interrupt()
+
+    def connect(self) -> sqlite3.Connection:
+        """Open the file and apply the settings."""
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        raw = sqlite3.connect(
+            self._path,
+            timeout=_SLICE,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+        self.raw = raw
+        try:
+            if self.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                self.execute("PRAGMA journal_mode = WAL")
+            raw.execute(f"PRAGMA synchronous = {self._synchronous}")
+            raw.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            raw.close()
+            raise
+        if self.gone:
+            raw.close()
+        return raw
+
+    def execute(self, sql: str, args: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """One statement, waiting for other processes' locks as long as is configured.
+
+        A statement that finds the file locked has done nothing yet and may be tried again.
+        """
+        assert self.raw is not None
+        if self.stopping:
+            raise sqlite3.OperationalError("interrupted")
+        give_up: float | None = None
+        while True:
+            try:
+                return self.raw.execute(sql, args)
+            except sqlite3.OperationalError as error:
+                if primary_code(error) != sqlite3.SQLITE_BUSY or self.stopping:
+                    raise
+                now = time.monotonic()
+                if give_up is None:
+                    give_up = now + self._patience - _SLICE
+                if now >= give_up:
+                    raise
+
+    def begin(self, savepoints: Sequence[str], *, writing: bool = True) -> None:
+        """Open a transaction. One that will write takes the lock at once, so that it never fails
+        because somebody else wrote after it read.
+        """
+        self.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+        for savepoint in savepoints:
+            self.execute(f"SAVEPOINT {savepoint}")
+
+    def run(self, query: CompiledQuery, bound: Sequence[Any], scope: Scope, rows: bool) -> Result:
+        """A query of one or several steps."""
+        steps = query.steps
+        if scope.inside:
+            self._enter(scope)
+            if len(steps) == 1 and not steps[0].each:
+                return self._step(steps[0], bound[0], rows and query.columns is None)
+            return self._guarded(scope, lambda: self._steps(query, bound, rows))
+        if len(steps) == 1 and not steps[0].each:
+            return self._step(steps[0], bound[0], rows and query.columns is None)
+        return self.alone(lambda: self._steps(query, bound, rows), query.writes)
+
+    def run_many(self, query: CompiledQuery, bound: Sequence[Sequence[Any]], scope: Scope) -> int:
+        """A query once per set of arguments, all or nothing."""
+
+        def work() -> int:
+            step = query.steps[0]
+            if len(query.steps) == 1 and not step.each and not step.returns_rows:
+                return self._each(step, [args[0] for args in bound])
+            return sum(self._steps(query, args, rows=False).count for args in bound)
+
+        if not scope.inside:
+            return self.alone(work, query.writes)
+        self._enter(scope)
+        return self._guarded(scope, work)
+
+    def _enter(self, scope: Scope) -> None:
+        if scope.begin:
+            self.begin(scope.savepoints)
+        else:
+            for savepoint in scope.savepoints:
+                self.execute(f"SAVEPOINT {savepoint}")
+
+    def alone(self, work: Callable[[], T], writing: bool) -> T:
+        """``work`` in a transaction of its own."""
+        self.begin((), writing=writing)
+        try:
+            result = work()
+            self.execute("COMMIT")
+        except BaseException:
+            self.roll_back()
+            raise
+        return result
+
+    def _guarded(self, scope: Scope, work: Callable[[], T]) -> T:
+        if not scope.guarded:
+            return work()
+        self.execute(f"SAVEPOINT {_GUARD}")
+        try:
+            result = work()
+        except BaseException:
+            if self.in_transaction and not self.stopping:
+                self.undo(_GUARD)
+            raise
+        self.execute(f"RELEASE {_GUARD}")
+        return result
+
+    def _steps(self, query: CompiledQuery, bound: Sequence[Any], rows: bool) -> Result:
+        found: dict[str, Any] = {}
+        result = Result((), 0, None)
+        for number, step in enumerate(query.steps):
+            args = step.fill(bound[number], found)
+            if step.each:
+                outcome = Result((), self._each(step, args), None)
+            else:
+                outcome = self._step(step, args, rows and query.columns is None)
+                if step.returns and outcome.rows:
+                    found.update(zip(step.returns, outcome.rows[0], strict=False))
+            if number == query.result_step:
+                result = outcome
+        return result
+
+    def _step(self, step: CompiledStep, args: Sequence[Any], named: bool) -> Result:
+        cursor = self.execute(step.sql, args)
+        if step.returns_rows:
+            fetched = cursor.fetchall()
+            names = tuple(column[0] for column in cursor.description) if named else None
+            return Result(fetched, len(fetched), names)
+        return Result((), self._count(cursor), None)
+
+    def _each(self, step: CompiledStep, args: Sequence[Sequence[Any]]) -> int:
+        assert self.raw is not None
+        if not args:
+            return 0
+        if self.stopping:
+            raise sqlite3.OperationalError("interrupted")
+        before = self.raw.total_changes
+        cursor = self.raw.executemany(step.sql, args)
+        return cursor.rowcount if cursor.rowcount >= 0 else self.raw.total_changes - before
+
+    def _count(self, cursor: sqlite3.Cursor) -> int:
+        if cursor.rowcount >= 0:
+            return cursor.rowcount
+        # Behind a WITH the driver does not recognise a write, and counts nothing.
+        count: int = self.execute("SELECT changes()").fetchone()[0]
+        return count
+
+    def first(self, query: CompiledQuery, bound: Sequence[Any], batch: int) -> Result:
+        """Begin to read rows in portions; the first one."""
+        cursor = self._cursor = self.execute(query.steps[0].sql, bound[0])
+        return self.next(tuple(column[0] for column in cursor.description), batch)
+
+    def next(self, names: tuple[str, ...], batch: int) -> Result:
+        """The next portion; an empty one is the end."""
+        assert self._cursor is not None
+        if self.stopping:
+            raise sqlite3.OperationalError("interrupted")
+        fetched = self._cursor.fetchmany(batch)
+        if not fetched:
+            self.close_cursor()
+        return Result(fetched, len(fetched), names)
+
+    def close_cursor(self) -> None:
+        """Read no further."""
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+
+    def undo(self, savepoint: str) -> None:
+        """Undo what was done since the savepoint, and drop it."""
+        self.execute(f"ROLLBACK TO {savepoint}")
+        self.execute(f"RELEASE {savepoint}")
+
+    def roll_back(self) -> None:
+        """Roll back whatever is open."""
+        self.close_cursor()
+        if self.raw is not None and self.raw.in_transaction:
+            self.raw.execute("ROLLBACK")
+
+    def settle(self) -> None:
+        """Bring a cancelled call to its end."""
+        # From here on the thread is free: no interrupt may reach the rollback.
+        self.stopping = False
+        try:
+            self.roll_back()
+        except sqlite3.OperationalError:
+            self.roll_back()
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's result code without its extension, which is in the low byte."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
