@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from deerstore.errors import SchemaError
 from deerstore.schema import ddl
 from deerstore.schema.expected import Table, column_type, expected_tables
-from deerstore.schema.shape import ActualTable, find_index, read_shape
+from deerstore.schema.shape import ActualTable, find_index
 
 if TYPE_CHECKING:
     from deerstore.schema.engines import SchemaEngine
@@ -190,16 +190,3 @@ def _indexes(
         elif engine == "postgres":
             statement = ddl.create_index(engine, table.name, index, migrations)
             yield PlannedStatement("adoption", ddl.concurrently(statement), locks["index"])
-
-
-def read_plan(
-    engine: SchemaEngine, migrations: Sequence[Migration], applied: Sequence[str]
-) -> tuple[Branch, list[PlannedStatement]]:
-    """The branch of a database and all statements that bring it to the present schema."""
-    shape = read_shape(engine)
-    branch = branch_of(applied, shape)
-    statements: list[PlannedStatement] = []
-    if branch == "legacy":
-        statements += adoption_statements(engine, migrations, shape)
-    statements += pending_statements(migrations, applied)
-    return branch, statements

@@ -1,4 +1,4 @@
-"""Databases as DeerFlow's releases left them: tables from `shapes/`, rows as DeerFlow wrote them."""
+"""Databases as DeerFlow's releases left them: its tables, with rows as it wrote them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 import pymysql
@@ -44,7 +44,7 @@ class Client:
     def close(self) -> None:
         self._connection.close()
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -65,7 +65,8 @@ async def test_every_released_shape_is_adopted_with_its_rows(shape, config, clie
             assert set(after[table]) <= set(before[table])
         elif table == "runs":
             for old, new in zip(before[table], after[table], strict=True):
-                old_row, new_row = dict(zip(names, old)), dict(zip(names, new))
+                old_row = dict(zip(names, old, strict=True))
+                new_row = dict(zip(names, new, strict=True))
                 if old_row["run_id"] in superseded:
                     assert (new_row["status"], new_row["error"]) == ("error", SUPERSEDED)
                     for name in ("status", "error", "updated_at"):
