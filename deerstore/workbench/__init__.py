@@ -1,0 +1,1 @@
+"""What database administrators use: the checks and the books of the query files."""
