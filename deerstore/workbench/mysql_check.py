@@ -47,7 +47,6 @@ LIMITS: tuple[tuple[str, str], ...] = (
     (r"could not determine data type of parameter", "a parameter stands alone"),
     (r"function utc_timestamp\(unknown\) does not exist", "UTC_TIMESTAMP(6) is not in its list"),
     (r'schema "information_schema" does not exist', "the catalog's own tables are unknown"),
-    (r'table alias "(new|old)" does not exist', "rows of a trigger are unknown"),
 )
 """What sqlc says of statements that MySQL runs, and why. Anything else it says is an error."""
 
