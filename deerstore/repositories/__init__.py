@@ -16,6 +16,11 @@ from deerstore.repositories.contracts.feedback import (
     FeedbackCreate,
     FeedbackRepository,
 )
+from deerstore.repositories.contracts.run_events import (
+    RunEvent,
+    RunEventCreate,
+    RunEventRepository,
+)
 from deerstore.repositories.contracts.runs import (
     LeaseRenewal,
     Run,
@@ -26,9 +31,16 @@ from deerstore.repositories.contracts.runs import (
     RunRepository,
     TokenUsage,
 )
+from deerstore.repositories.contracts.threads import (
+    ThreadMeta,
+    ThreadMetaCreate,
+    ThreadMetaRepository,
+)
 from deerstore.repositories.contracts.users import User, UserCreate, UserRepository
 from deerstore.repositories.feedback import build_feedback_repository
+from deerstore.repositories.run_events import build_run_event_repository
 from deerstore.repositories.runs import build_run_repository
+from deerstore.repositories.threads import build_thread_meta_repository
 from deerstore.repositories.users import build_user_repository
 
 __all__ = [
@@ -39,14 +51,22 @@ __all__ = [
     "Run",
     "RunAdmission",
     "RunCreate",
+    "RunEvent",
+    "RunEventCreate",
+    "RunEventRepository",
     "RunFigures",
     "RunFinalization",
     "RunRepository",
+    "ThreadMeta",
+    "ThreadMetaCreate",
+    "ThreadMetaRepository",
     "TokenUsage",
     "User",
     "UserCreate",
     "UserRepository",
     "build_feedback_repository",
+    "build_run_event_repository",
     "build_run_repository",
+    "build_thread_meta_repository",
     "build_user_repository",
 ]

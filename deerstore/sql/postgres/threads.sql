@@ -154,3 +154,10 @@ WHERE thread_id = :thread_id
 DELETE FROM threads_meta
 WHERE thread_id = :thread_id
     /*[ owner=on */ AND user_id = :user_id /*]*/;
+
+-- name: threads.count_threads :value
+-- doc: How many threads there are.
+-- plan: a scan of the smallest index
+-- column threads: int
+SELECT COUNT(*) AS threads
+FROM threads_meta;

@@ -447,6 +447,13 @@ WHERE thread_id = :thread_id
     AND run_id = :run_id
     /*[ owner=on */ AND user_id = :user_id /*]*/;
 
+-- name: run_events.count_events :value
+-- doc: How many events there are in all threads.
+-- plan: a scan of the smallest index
+-- column events: int
+SELECT COUNT(*) AS events
+FROM run_events;
+
 -- name: run_events.purge_events :affected
 -- doc: Delete the events of a thread that is purged from every surface.
 -- plan: run_events.uq_events_thread_seq
