@@ -47,6 +47,10 @@ class DatabaseConfig(ConfigModel):
     echo_sql: bool = Field(default=False, description="Log every statement. Default: off.")
     pool_size: int = Field(default=5, description="Connections per pool. Default: 5.")
 
+    def __init__(self, /, **fields: Any) -> None:
+        # Written out, since type checkers would otherwise ask for the validated types.
+        super().__init__(**fields)
+
     @field_validator("postgres_url", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
@@ -111,6 +115,9 @@ class AppConfig(ConfigModel):
         description="IANA name of the zone in which the command line shows times. It affects "
         "display only: what is stored and returned is UTC. Default: UTC.",
     )
+
+    def __init__(self, /, **fields: Any) -> None:
+        super().__init__(**fields)
 
     @field_validator("timezone")
     @classmethod

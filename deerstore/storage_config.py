@@ -186,6 +186,10 @@ class StorageConfig(ConfigModel):
 
     _url: DatabaseURL = PrivateAttr()
 
+    def __init__(self, /, **fields: Any) -> None:
+        # Written out, since type checkers would otherwise ask for the validated types.
+        super().__init__(**fields)
+
     @model_validator(mode="before")
     @classmethod
     def _null_is_default(cls, data: Any) -> Any:
