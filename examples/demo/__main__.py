@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import uuid
 from pathlib import Path
 
@@ -24,7 +25,10 @@ def main() -> int:
         first = _start("first", url, token, stdout=subprocess.PIPE)
         with first:
             assert first.stdout is not None
+            overdue = threading.Timer(_SECONDS, first.kill)
+            overdue.start()
             reached = any(line.strip() == WAITING for line in first.stdout)
+            overdue.cancel()
             first.send_signal(signal.SIGKILL)
         if not reached or first.returncode != -signal.SIGKILL:
             print("the first process ended before it could be killed", file=sys.stderr)
