@@ -35,6 +35,8 @@ check: $(INSTALLED)  ## Lint, format, types, floors between the rooms, SQL
 	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect sqlite deerstore/sql/sqlite migrations/sqlite
 	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect postgres deerstore/sql/postgres migrations/postgres
 	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect mysql deerstore/sql/mysql migrations/mysql
+	$(RUN) -m deerstore.workbench.lint
+	$(RUN) -m deerstore.workbench.mysql_check
 
 bench: $(INSTALLED)  ## Measure every query against the bare driver
 	$(RUN) -m benchmarks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from deerstore.errors import QueryFileError
@@ -30,6 +30,7 @@ def placeholders(sql: str, engine: str) -> list[str]:
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)
+@settings(deadline=None)
 @given(data=st.data())
 def test_only_placeholders_outside_quotes_and_comments_are_found(engine_name, data):
     fragments: list[Fragment] = data.draw(st.lists(FRAGMENTS[engine_name], max_size=8))
@@ -39,6 +40,7 @@ def test_only_placeholders_outside_quotes_and_comments_are_found(engine_name, da
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)
+@settings(deadline=None)
 @given(sql=st.text(alphabet="'\":`$[]()/*-\\;#%?!M8@aE,. \n\té", max_size=40))
 @example(sql="/*/*/")
 @example(sql="$$$")
@@ -61,6 +63,7 @@ def test_tokens_tile_any_text_or_it_is_refused_at_a_place_inside_it(engine_name,
     assert "unterminated" in refusal.reason or "no beginning" in refusal.reason
 
 
+@settings(deadline=None)
 @given(name=NAMES, first=TEXT, second=TEXT, alias=TEXT.filter(bool))
 def test_sqlite_reads_what_is_left_as_the_lexer_does(name, first, second, alias):
     """SQLite is the oracle: with `:name` made a number, the strings come back unharmed."""

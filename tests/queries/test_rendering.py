@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deerstore.queries.compiler import compile_query
@@ -52,6 +52,7 @@ def restored(sql: str, order: tuple[str, ...], engine: str) -> str:
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite", "postgres", "mysql"])
+@settings(deadline=None)
 @given(data=st.data())
 def test_nothing_but_placeholders_and_white_space_changes(engine_name, data):
     fragments = st.lists(FRAGMENTS[engine_name], max_size=4)
