@@ -68,7 +68,7 @@ _SQLSTATES = {
 }
 # Unknown names and missing privileges: these messages speak of the schema only.
 _SPEAKABLE = frozenset(
-    {1044, 1049, 1051, 1054, 1109, 1142, 1143, 1146, 1305, 4025, 3819, 1048, 1364}
+    {1044, 1049, 1051, 1052, 1054, 1109, 1142, 1143, 1146, 1305, 4025, 3819, 1048, 1364}
 )
 _BROKEN_KEY = re.compile(r" for key '([^']+)'\Z")
 

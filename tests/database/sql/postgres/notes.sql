@@ -5,19 +5,46 @@ CREATE TABLE notes (
     author VARCHAR(64) NOT NULL UNIQUE,
     body TEXT,
     score BIGINT CHECK (score >= 0),
-    written_at TIMESTAMPTZ,
     parent_id BIGINT REFERENCES notes (id)
 );
 
 -- name: notes.add :affected
 -- doc: One note.
 -- param id: int
--- param author: text
+-- param author: text?
 -- param body: text?
 -- param score: int?
 -- param parent_id: int?
 INSERT INTO notes (id, author, body, score, parent_id)
 VALUES (:id, :author, :body, :score, :parent_id);
+
+-- name: notes.add_uncounted :exec
+-- doc: One note, without a count.
+-- param id: int
+-- param author: text
+INSERT INTO notes (id, author)
+VALUES (:id, :author);
+
+-- name: notes.add_quietly :affected
+-- doc: One note, or nothing when there is one.
+-- param id: int
+-- param author: text
+INSERT INTO notes (id, author)
+VALUES (:id, :author)
+ON CONFLICT DO NOTHING;
+
+-- name: notes.add_series :affected
+-- doc: Notes with rising keys after the greatest one.
+-- param authors: text[]
+-- step top -> top
+SELECT COALESCE(MAX(id), 0) AS top
+FROM notes;
+-- step insert :each
+INSERT INTO notes (id, author)
+VALUES (
+    CAST(:top AS bigint) + (SELECT COUNT(*) + 1 FROM notes WHERE id > CAST(:top AS bigint)),
+    :authors
+);
 
 -- name: notes.get :optional
 -- doc: One note by its key.
@@ -29,6 +56,14 @@ VALUES (:id, :author, :body, :score, :parent_id);
 SELECT id, author, body, score
 FROM notes
 WHERE id = :id;
+
+-- name: notes.only :one
+-- doc: The note of that score.
+-- param score: int
+SELECT id, author
+FROM notes
+WHERE score = :score
+ORDER BY id;
 
 -- name: notes.count :value
 -- doc: How many notes there are.
@@ -42,6 +77,15 @@ SELECT id, author, body, score
 FROM notes
 ORDER BY id;
 
+-- name: notes.among :many
+-- doc: The notes with these keys.
+-- param ids: int[]
+-- column id: int
+SELECT id
+FROM notes
+WHERE id = ANY(CAST(:ids AS bigint[]))
+ORDER BY id;
+
 -- name: notes.set_score :affected
 -- doc: Give one note a score.
 -- param id: int
@@ -49,3 +93,52 @@ ORDER BY id;
 UPDATE notes
 SET score = :score
 WHERE id = :id;
+
+-- name: notes.raise_scores :affected
+-- doc: Raise every score by one.
+UPDATE notes
+SET score = COALESCE(score, 0) + 1
+WHERE id > 0;
+
+-- name: notes.remove :affected
+-- doc: Remove one note.
+-- param id: int
+DELETE FROM notes
+WHERE id = :id;
+
+-- name: notes.divide :value
+-- doc: Fails when it is run: there is no such function, table or column.
+SELECT nothing FROM nowhere;
+
+-- name: notes.like :many
+-- doc: Percent signs in the statement and in the value.
+-- param pattern: text
+SELECT id, '100%' AS share
+FROM notes
+WHERE author LIKE :pattern AND author NOT LIKE '%never%'
+ORDER BY id;
+
+-- name: notes.twins :many
+-- doc: Two columns of one name.
+SELECT id, author AS id
+FROM notes;
+
+-- name: notes.numbers :stream
+-- doc: Whole numbers from 1.
+-- param last: int
+-- column n: int
+SELECT n
+FROM generate_series(1, CAST(:last AS bigint)) AS numbers (n);
+
+-- name: slow.read :value
+-- doc: Takes at least so many seconds.
+-- param seconds: float
+SELECT COUNT(*) AS total
+FROM pg_sleep(:seconds);
+
+-- name: slow.write :affected
+-- doc: Changes every note, and takes at least so many seconds.
+-- param seconds: float
+UPDATE notes
+SET score = COALESCE(score, 0) + (SELECT COUNT(*) FROM pg_sleep(:seconds))
+WHERE id > 0;

@@ -1,0 +1,75 @@
+-- name: kinds.create_table :exec
+-- doc: One column of each type.
+CREATE TABLE kinds (
+    id BIGINT PRIMARY KEY,
+    words LONGTEXT,
+    amount BIGINT,
+    ratio DOUBLE,
+    flag BOOLEAN,
+    moment DATETIME(6),
+    document LONGTEXT,
+    raw LONGBLOB
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4;
+
+-- name: kinds.put :exec
+-- doc: One row of every type.
+-- param id: int
+-- param words: text?
+-- param amount: int?
+-- param ratio: float?
+-- param flag: bool?
+-- param moment: timestamp?
+-- param document: json?
+-- param raw: bytes?
+INSERT INTO kinds (id, words, amount, ratio, flag, moment, document, raw)
+VALUES (:id, :words, :amount, :ratio, :flag, :moment, :document, :raw);
+
+-- name: kinds.get :one
+-- doc: The row with every column declared.
+-- param id: int
+-- column words: text?
+-- column amount: int?
+-- column ratio: float?
+-- column flag: bool?
+-- column moment: timestamp?
+-- column document: json?
+-- column raw: bytes?
+SELECT words, amount, ratio, flag, moment, document, raw
+FROM kinds
+WHERE id = :id;
+
+-- name: kinds.moments :many
+-- doc: Keys of the rows at an instant, to see that it is compared as one.
+-- param moment: timestamp
+SELECT id
+FROM kinds
+WHERE moment = :moment
+ORDER BY id;
+
+-- name: kinds.total :value
+-- doc: A sum of 64-bit numbers.
+SELECT SUM(amount) AS total
+FROM kinds;
+
+-- name: kinds.declared_total :value
+-- doc: The same, with its type.
+-- column total: int?
+SELECT SUM(amount) AS total
+FROM kinds;
+
+-- name: kinds.lists :many
+-- doc: The elements of lists of every type that an engine can compare.
+-- param words: text[]
+-- param amounts: int[]
+-- param moments: timestamp[]
+-- column id: int
+SELECT id
+FROM kinds
+WHERE words IN (SELECT w.v FROM JSON_TABLE(:words, '$[*]' COLUMNS (v VARCHAR(64) PATH '$')) AS w)
+   OR amount IN (SELECT a.v FROM JSON_TABLE(:amounts, '$[*]' COLUMNS (v BIGINT PATH '$')) AS a)
+   OR moment IN (SELECT m.v FROM JSON_TABLE(:moments, '$[*]' COLUMNS (v DATETIME(6) PATH '$')) AS m)
+ORDER BY id;
+
+-- name: kinds.widen :exec
+-- doc: What an administrator does while the pools are warm.
+ALTER TABLE kinds ADD COLUMN later TEXT;
