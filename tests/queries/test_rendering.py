@@ -59,8 +59,9 @@ def test_nothing_but_placeholders_and_white_space_changes(engine_name, data):
     before, inside, after = (
         " ".join(fragment.sql for fragment in data.draw(fragments)) for _ in range(3)
     )
-    text = f"{HEADER}{EVERY} {before}\n/*[ some=on */ {inside}\n/*]*/ {after}\n;"
-    expected = {"on": f"{before}\n{inside}\n{after}", "off": f"{before}\n{after}"}
+    # The commas keep two strings in neighbouring parts from being one over a line break.
+    text = f"{HEADER}{EVERY} {before}\n/*[ some=on */ , {inside}\n/*]*/ , {after}\n;"
+    expected = {"on": f"{before}\n, {inside}\n, {after}", "off": f"{before}\n, {after}"}
     shown = rendered(text, engine_name)
     for choice, body in expected.items():
         sql, order = shown[choice]
