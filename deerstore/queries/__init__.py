@@ -12,7 +12,13 @@ How to write the files: ``docs/query-files.md``.
 
 from __future__ import annotations
 
-from deerstore.queries.catalog import Query, QueryCatalog, UnknownQueryError, load_queries
+from deerstore.queries.catalog import (
+    LazyCatalog,
+    Query,
+    QueryCatalog,
+    UnknownQueryError,
+    load_queries,
+)
 from deerstore.queries.model import (
     ENGINES,
     Cardinality,
@@ -34,6 +40,7 @@ __all__ = [
     "CompiledQuery",
     "CompiledStep",
     "Difference",
+    "LazyCatalog",
     "Parameter",
     "Query",
     "QueryCatalog",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from deerstore.errors import InvalidValueError, NotFoundError, QueryFileError
 from deerstore.queries.binding import build_binder, build_decoder
-from deerstore.queries.compiler import Definition, Template, compile_query
-from deerstore.queries.header import near, read_declarations
-from deerstore.queries.lexer import SourceText, tokenize
+from deerstore.queries.compiler import Definition, Template
+from deerstore.queries.folders import engine_folders, read_folder
+from deerstore.queries.header import near
 from deerstore.queries.model import (
     ENGINES,
     Cardinality,
@@ -21,16 +22,9 @@ from deerstore.queries.model import (
     Source,
 )
 
-__all__ = ["Query", "QueryCatalog", "UnknownQueryError", "load_queries"]
+__all__ = ["LazyCatalog", "Query", "QueryCatalog", "UnknownQueryError", "load_queries"]
 
 _Binding = tuple[tuple[str, str], ...]
-_FOLDER_ALIASES = {
-    "sqlite3": "sqlite",
-    "postgresql": "postgres",
-    "pg": "postgres",
-    "psql": "postgres",
-    "mariadb": "mysql",
-}
 
 
 class UnknownQueryError(NotFoundError, KeyError):
@@ -38,6 +32,22 @@ class UnknownQueryError(NotFoundError, KeyError):
 
     # KeyError would show the message's repr.
     __str__ = Exception.__str__
+
+
+class _Definitions(dict[str, Definition]):
+    """A query's definitions by engine; ``load`` reads an engine that is not there yet."""
+
+    def __init__(self, load: Callable[[str], object] | None = None) -> None:
+        super().__init__()
+        self._load = load
+
+    def __missing__(self, engine: str) -> Definition:
+        if self._load is not None and engine in ENGINES:
+            self._load(engine)
+        found = self.get(engine)
+        if found is None:
+            raise KeyError(engine)
+        return found
 
 
 class Query:
@@ -51,7 +61,7 @@ class Query:
 
     def __init__(
         self,
-        definitions: dict[str, Definition],
+        definitions: _Definitions,
         binding: _Binding | None = None,
         family: dict[_Binding, Query] | None = None,
     ) -> None:
@@ -150,11 +160,13 @@ class Query:
 
     def definition(self, engine: str) -> Definition:
         """The query as the file of one engine has it."""
-        found = self._definitions.get(engine)
-        if found is None:
+        try:
+            return self._definitions[engine]
+        except KeyError:
             have = ", ".join(f"{name} ({source})" for name, source in self.sources.items())
-            raise UnknownQueryError(f"query {self.name!r} has no {engine} version; it has {have}")
-        return found
+            raise UnknownQueryError(
+                f"query {self.name!r} has no {engine} version; it has {have}"
+            ) from None
 
     def _handle(self, binding: _Binding) -> Query:
         found = self._family.get(binding)
@@ -247,6 +259,57 @@ class QueryCatalog(Mapping[str, Query]):
         return f"<QueryCatalog {self.path}: {len(self)} queries, {', '.join(self.engines)}>"
 
 
+class LazyCatalog(QueryCatalog):
+    """A catalog that reads an engine's folder when it is first needed.
+
+    For files that are known to be right and to hold the same queries on each engine, as
+    deerstore's own: a process with one engine does not pay for the others. May be used from
+    several threads.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__((), path=str(path), engines=())
+        self._root = Path(path)
+        self._definitions: dict[str, _Definitions] = {}
+        self._turn = threading.Lock()
+
+    def load(self, engine: str) -> LazyCatalog:
+        """Read the folder of ``engine``, unless that has been done; gives the catalog."""
+        if engine in self.engines:
+            return self
+        with self._turn:
+            if engine not in self.engines:
+                for definition in read_folder(self._root / engine, engine):
+                    name = definition.declared.name
+                    if name not in self._definitions:
+                        self._definitions[name] = _Definitions(self.load)
+                    self._definitions[name][engine] = definition
+                    if name not in self._queries:
+                        self._queries[name] = Query(self._definitions[name])
+                self.engines = (*self.engines, engine)
+        return self
+
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of the files."""
+        return tuple(self)
+
+    def __getitem__(self, name: str) -> Query:
+        self._any()
+        return super().__getitem__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self._any()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._any()
+        return super().__len__()
+
+    def _any(self) -> None:
+        if not self.engines:
+            self.load(ENGINES[0])
+
+
 def load_queries(path: str | os.PathLike[str], *, engines: Sequence[str] = ENGINES) -> QueryCatalog:
     """Read and compile ``<path>/<engine>/*.sql``. Touches files only, never a database.
 
@@ -261,73 +324,14 @@ def load_queries(path: str | os.PathLike[str], *, engines: Sequence[str] = ENGIN
             raise InvalidValueError(
                 f"unknown engine {engine!r}; known are {', '.join(ENGINES)}", field="engines"
             )
-    present = _engine_folders(root, engines)
-    definitions: dict[str, dict[str, Definition]] = {}
+    present = engine_folders(root, engines)
+    definitions: dict[str, _Definitions] = {}
     for engine in present:
-        for definition in _read_folder(root / engine, engine):
-            definitions.setdefault(definition.declared.name, {})[engine] = definition
+        for definition in read_folder(root / engine, engine):
+            definitions.setdefault(definition.declared.name, _Definitions())[engine] = definition
     if not definitions:
         shown = ", ".join(str(root / engine) for engine in present)
         raise QueryFileError(f"no query in {shown}", file=str(root))
     return QueryCatalog(
         (Query(one) for one in definitions.values()), path=str(root), engines=present
     )
-
-
-def _engine_folders(root: Path, engines: Sequence[str]) -> list[str]:
-    try:
-        children = sorted(child.name for child in root.iterdir() if child.is_dir())
-    except OSError as error:
-        raise QueryFileError(
-            f"cannot read the folder of query files: {error.strerror}", file=str(root)
-        ) from error
-    present: list[str] = [engine for engine in ENGINES if engine in engines and engine in children]
-    wanted = ", ".join(f"{engine}/" for engine in engines)
-    for child in children:
-        meant = _FOLDER_ALIASES.get(child.lower()) or near(child, list(engines), cutoff=0.75)
-        if meant in engines and meant not in children:
-            raise QueryFileError(
-                f"folder {child!r} is not one of {wanted}; did you mean {meant!r}?", file=str(root)
-            )
-    if not present:
-        hint = ""
-        if any(child.suffix.lower() == ".sql" for child in root.iterdir()):
-            hint = "; .sql files belong into the folder of their engine"
-        raise QueryFileError(f"no engine folder here: looked for {wanted}{hint}", file=str(root))
-    return present
-
-
-def _read_folder(folder: Path, engine: str) -> list[Definition]:
-    found: dict[str, Definition] = {}
-    for file in sorted(folder.iterdir()):
-        if file.suffix.lower() != ".sql" or file.name.startswith(".") or file.is_dir():
-            continue
-        source = _read(file)
-        for query in read_declarations(source, tokenize(source, engine)):
-            earlier = found.get(query.name)
-            if earlier is not None:
-                raise source.error(
-                    f"query {query.name!r} is already defined at {earlier.source}", *query.place
-                )
-            found[query.name] = compile_query(source, engine, query)
-    return list(found.values())
-
-
-def _read(file: Path) -> SourceText:
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise QueryFileError(f"cannot read the file: {error.strerror}", file=str(file)) from error
-    try:
-        # Editors put a byte order mark before the text: it is not part of it.
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = raw[: error.start]
-        line_start = before.rfind(b"\n") + 1
-        raise QueryFileError(
-            f"not UTF-8: byte 0x{raw[error.start]:02x} cannot be decoded",
-            file=str(file),
-            line=before.count(b"\n") + 1,
-            column=len(before[line_start:].decode("utf-8-sig", "replace")) + 1,
-        ) from error
-    return SourceText(text.replace("\r\n", "\n").replace("\r", "\n"), str(file))

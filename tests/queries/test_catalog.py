@@ -9,7 +9,7 @@ import pytest
 
 import deerstore
 from deerstore.errors import InvalidValueError, NotFoundError, QueryFileError
-from deerstore.queries import UnknownQueryError, load_queries
+from deerstore.queries import LazyCatalog, UnknownQueryError, load_queries
 
 A = "-- name: a.one :value\nSELECT 1;\n"
 B = "-- name: b.two :value\nSELECT 2;\n"
@@ -112,3 +112,31 @@ def test_importing_the_registry_loads_no_driver_and_no_yaml():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_a_lazy_catalog_reads_an_engine_when_its_first_query_is_compiled(tmp_path):
+    variant = "-- variant b: off | on\nSELECT 1 /*[ b=on */ , 2 /*]*/"
+    put(tmp_path / "sqlite", "q.sql", f"-- name: a :many\n{variant}")
+    put(tmp_path / "mysql", "q.sql", f"-- name: a :many\n{variant}")
+    put(tmp_path / "postgres", "q.sql", "SELECT broken")
+    catalog = LazyCatalog(tmp_path)
+    assert catalog.engines == ()
+    assert catalog.load("mysql").engines == ("mysql",)
+    query = catalog["a"].variant(b=True)
+    assert catalog.names() == ("a",)
+    assert query.compiled("mysql").steps[0].sql == "/* a */ SELECT 1 , 2"
+    assert catalog.engines == ("mysql",)
+    assert query.compiled("sqlite").steps[0].sql == "/* a */ SELECT 1 , 2"
+    assert catalog.engines == ("mysql", "sqlite")
+    assert catalog["a"].variant(b=True) is query
+    with pytest.raises(QueryFileError, match="SQL before"):
+        query.compiled("postgres")
+    with pytest.raises(UnknownQueryError, match="no oracle version"):
+        query.compiled("oracle")
+
+
+def test_a_lazy_catalog_that_is_asked_first_reads_the_first_engine(tmp_path):
+    put(tmp_path / "sqlite", "q.sql", A)
+    assert "a.one" in LazyCatalog(tmp_path)
+    assert len(LazyCatalog(tmp_path)) == 1
+    assert list(LazyCatalog(tmp_path)) == ["a.one"]
