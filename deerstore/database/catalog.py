@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from deerstore.queries import CompiledQuery, QueryCatalog, load_queries
+from deerstore.queries import CompiledQuery, LazyCatalog
 
 __all__ = ["deerstore_queries", "is_own"]
 
@@ -13,9 +13,9 @@ _ROOT = Path(__file__).resolve().parent.parent / "sql"
 
 
 @cache
-def deerstore_queries() -> QueryCatalog:
-    """The catalog of ``deerstore/sql``, read once per process."""
-    return load_queries(_ROOT)
+def deerstore_queries() -> LazyCatalog:
+    """The catalog of ``deerstore/sql``, each engine's part read once per process, when needed."""
+    return LazyCatalog(_ROOT)
 
 
 @cache

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from deerstore.database.calls import Connections, Failure, Lane, diagnose, timed_portions
+from deerstore.database.catalog import deerstore_queries
 from deerstore.database.engine import ALONE, Connection, Engine, Result
 from deerstore.database.executor import Executor
 from deerstore.database.pool import Pool
@@ -40,6 +41,7 @@ class Database(Executor):
     def __init__(self, config: StorageConfig) -> None:
         self.config = config
         self._connections = Connections(_engine(config), config)
+        deerstore_queries().load(self.engine)
 
     @classmethod
     async def open(cls, config: StorageConfig) -> Database:

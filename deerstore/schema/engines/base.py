@@ -14,13 +14,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from deerstore.database.catalog import deerstore_queries
 from deerstore.errors import ConnectionLostError, SchemaError
-from deerstore.queries import Codec, QueryCatalog, load_queries
+from deerstore.queries import Codec, QueryCatalog
 from deerstore.url import Engine
 
 if TYPE_CHECKING:
@@ -43,13 +42,9 @@ LOCK_PATIENCE = 600.0
 _RETRY_PAUSE = 0.5
 
 
-_SQL = Path(__file__).resolve().parent.parent.parent / "sql"
-
-
-@cache
 def schema_queries(engine: Engine) -> QueryCatalog:
-    """The shipped queries of one engine."""
-    return load_queries(_SQL, engines=(engine,))
+    """The shipped queries, with those of one engine read."""
+    return deerstore_queries().load(engine)
 
 
 class SetupCancelledError(Exception):
