@@ -11,6 +11,7 @@ import pytest
 from deerstore.config import StorageConfig
 from deerstore.database import Database
 from deerstore.queries import QueryCatalog, load_queries
+from tests.database.server import Server
 
 Opener = Callable[..., Awaitable[Database]]
 
@@ -96,3 +97,9 @@ def sql_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtu
     """What the logger of statements writes."""
     with caplog.at_level("INFO", logger="deerstore.sql"):
         yield caplog
+
+
+@pytest.fixture
+def server(engine: str, storage_url: str) -> Server | None:
+    """The server behind this test's database; None on SQLite."""
+    return None if engine == "sqlite" else Server(engine, storage_url)
