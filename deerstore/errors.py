@@ -122,6 +122,7 @@ class DuplicateIdError(AlreadyExistsError):
     """A row with this primary key exists already."""
 
     code = "duplicate_id"
+    sqlstate: ClassVar[str] = "23505"
 
 
 class ActiveRunConflictError(DeerstoreError, RuntimeError):

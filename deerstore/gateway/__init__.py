@@ -6,6 +6,10 @@
 ``capture_rollback_point``,            undo a run's changes to a thread's state
 ``rollback_to``, ``RollbackPoint``
 ``branch_thread``                      copy a thread's state to a new thread
+``StorageRunStore``, …                 storage under the names a gateway already speaks
+``StorageRunRepository``, …            the repositories, each call its own unit
+``RunManager``                         the life of a run: admission, leases, cancel, recovery
+``gateway_runtime``                    all of it, opened and closed at once
 ``current_user``, …                    the user of the request
 =====================================  =======================================================
 """
@@ -26,16 +30,40 @@ if TYPE_CHECKING:
     from deerstore.gateway.rollback import RollbackPoint as RollbackPoint
     from deerstore.gateway.rollback import capture_rollback_point as capture_rollback_point
     from deerstore.gateway.rollback import rollback_to as rollback_to
+    from deerstore.gateway.run_manager import RunManager as RunManager
+    from deerstore.gateway.runtime import gateway_runtime as gateway_runtime
     from deerstore.gateway.serialization import (
         serialize_channel_values_for_api as serialize_channel_values_for_api,
     )
+    from deerstore.gateway.stores import StorageFeedbackRepository as StorageFeedbackRepository
+    from deerstore.gateway.stores import StorageFeedbackStore as StorageFeedbackStore
+    from deerstore.gateway.stores import StorageRunEventRepository as StorageRunEventRepository
+    from deerstore.gateway.stores import StorageRunEventStore as StorageRunEventStore
+    from deerstore.gateway.stores import StorageRunRepository as StorageRunRepository
+    from deerstore.gateway.stores import StorageRunStore as StorageRunStore
+    from deerstore.gateway.stores import StorageThreadMetaRepository as StorageThreadMetaRepository
+    from deerstore.gateway.stores import StorageThreadMetaStore as StorageThreadMetaStore
+    from deerstore.gateway.stores import StorageUserDataRepository as StorageUserDataRepository
+    from deerstore.gateway.stores import StorageUserStore as StorageUserStore
 
 _HOMES = {
     "RollbackPoint": "rollback",
     "RunJournal": "journal",
+    "RunManager": "run_manager",
+    "StorageFeedbackRepository": "stores",
+    "StorageFeedbackStore": "stores",
+    "StorageRunEventRepository": "stores",
+    "StorageRunEventStore": "stores",
+    "StorageRunRepository": "stores",
+    "StorageRunStore": "stores",
+    "StorageThreadMetaRepository": "stores",
+    "StorageThreadMetaStore": "stores",
+    "StorageUserDataRepository": "stores",
+    "StorageUserStore": "stores",
     "branch_thread": "branch",
     "capture_rollback_point": "rollback",
     "current_user": "context",
+    "gateway_runtime": "runtime",
     "reset_current_user": "context",
     "rollback_to": "rollback",
     "serialize_channel_values_for_api": "serialization",
@@ -44,7 +72,7 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-_EXTRA_PACKAGES = ("langchain_core", "langgraph")
+_EXTRA_PACKAGES = ("langchain_core", "langgraph", "xxhash")
 
 
 def __getattr__(name: str) -> Any:
