@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deerstore.errors import QueryFileError
-from deerstore.queries import CompiledStep, QueryCatalog, load_queries, parity
+from deerstore.queries import ENGINES, CompiledStep, QueryCatalog, load_queries, parity
 from deerstore.queries.compiler import Definition
 from deerstore.queries.lexer import SourceText, tokenize
 
-__all__ = ["Finding", "lint", "main"]
+__all__ = ["Finding", "lint", "main", "own_folders"]
 
 _ROWS = ("one", "optional", "many", "value", "stream")
 _ENDS_LIST = frozenset(
@@ -242,21 +242,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--complete", action="store_true", help="also ask for doc, plan and column lines"
     )
     given = parser.parse_args(arguments)
-    own = Path(__file__).resolve().parent.parent / "sql"
-    try:
-        catalog = load_queries(given.path or own)
-    except QueryFileError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    findings = lint(catalog, complete=given.complete or given.path is None)
-    for finding in findings:
-        sys.stderr.write(f"{finding}\n")
-    variants = sum(len(query.variants) for query in catalog.values())
-    shown = ", ".join(catalog.engines)
-    sys.stdout.write(
-        f"{len(catalog)} queries, {variants} variants, {shown}: {len(findings)} findings\n"
-    )
-    return 1 if findings else 0
+    complete = given.complete or given.path is None
+    broken = 0
+    for folder in own_folders() if given.path is None else [given.path]:
+        try:
+            catalog = load_queries(folder)
+        except QueryFileError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+        findings = lint(catalog, complete=complete)
+        for finding in findings:
+            sys.stderr.write(f"{finding}\n")
+        variants = sum(len(query.variants) for query in catalog.values())
+        shown = ", ".join(catalog.engines)
+        sys.stdout.write(
+            f"{len(catalog)} queries, {variants} variants, {shown}: {len(findings)} findings\n"
+        )
+        broken += len(findings)
+    return 1 if broken else 0
+
+
+def own_folders() -> list[Path]:
+    """The folders of deerstore's own files: that of all engines, and those of one alone."""
+    root = Path(__file__).resolve().parent.parent / "sql"
+    return [
+        folder
+        for folder in (root, *sorted(root.iterdir()))
+        if any((folder / engine).is_dir() for engine in ENGINES)
+    ]
 
 
 if __name__ == "__main__":

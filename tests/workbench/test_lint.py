@@ -10,7 +10,7 @@ import pytest
 
 import deerstore
 from deerstore.queries import load_queries
-from deerstore.workbench.lint import lint, main
+from deerstore.workbench.lint import lint, main, own_folders
 
 OWN = Path(deerstore.__file__).parent / "sql"
 
@@ -136,8 +136,14 @@ def test_differences_between_engines_are_findings(tmp_path):
     assert finding.message == "differs on mysql: cardinality: :one; sqlite has :many"
 
 
-def test_deerstores_own_files_are_clean():
-    assert [str(finding) for finding in lint(load_queries(OWN), complete=True)] == []
+@pytest.mark.parametrize("folder", own_folders(), ids=lambda folder: folder.name)
+def test_deerstores_own_files_are_clean(folder):
+    assert [str(finding) for finding in lint(load_queries(folder), complete=True)] == []
+
+
+def test_no_file_of_deerstores_own_is_left_out():
+    read = {file for folder in own_folders() for file in folder.glob("*/*.sql")}
+    assert read == set(OWN.rglob("*.sql"))
 
 
 def test_the_command_tells_findings_by_its_exit_code(tmp_path, capsys):

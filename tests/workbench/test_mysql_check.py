@@ -8,6 +8,7 @@ import pytest
 
 import deerstore
 from deerstore.queries import load_queries
+from deerstore.workbench.lint import own_folders
 from deerstore.workbench.mysql_check import LIMITS, check_mysql, main
 
 ROOT = Path(deerstore.__file__).parent
@@ -37,7 +38,7 @@ def check(tmp_path):
         return {
             statement.name: (statement.outcome, statement.reason)
             for statement in check_mysql(
-                load_queries(tmp_path, engines=("mysql",)), tmp_path / "migrations"
+                tmp_path / "migrations", load_queries(tmp_path, engines=("mysql",))
             )
         }
 
@@ -129,7 +130,7 @@ def test_tables_of_others_are_parsed_only(check):
 
 
 def test_deerstores_own_files_would_run_on_mysql(capsys):
-    checked = check_mysql(load_queries(ROOT / "sql", engines=("mysql",)), MIGRATIONS)
+    checked = check_mysql(MIGRATIONS, *(load_queries(folder) for folder in own_folders()))
     assert [str(one) for one in checked if one.outcome == "refused"] == []
     resolved = sum(one.outcome == "resolved" for one in checked)
     assert resolved > len(checked) / 2
