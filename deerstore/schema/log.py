@@ -146,6 +146,12 @@ class MigrationLog:
             with suppress(self._engine.driver.Error):
                 self._engine.query("schema.free_lock_row", pid=mark)
 
+    def forget_dead_setup(self) -> None:
+        """Remove the row of a deerstore that died after its last step; yoyo would trip over it."""
+        for pid, _ in self._engine.query("schema.lock_row"):
+            if pid < 0:
+                self._engine.query("schema.free_lock_row", pid=pid)
+
     def _take(self, mark: int) -> None:
         watch = _Watch()
         while True:

@@ -158,6 +158,8 @@ def _upgrade(engine: SchemaEngine, waited: float, progress: Progress) -> SetupRe
                     adopted, resolved = _adopt(engine, migrations, progress)
                 done = [migration for migration in migrations if migration.id not in applied]
                 apply_migrations(engine, log, done, progress)
+        elif "yoyo_lock" in shape:
+            log.forget_dead_setup()
         _check(engine, migrations)
         resolved += reconcile_rows(engine)
     return SetupReport(
