@@ -105,7 +105,7 @@ class Codec:
 class CompiledStep:
     """One statement in the driver's style.
 
-    ``sql`` carries the query's name in a comment. Placeholders are ``$1`` (PostgreSQL), ``?1``
+    ``sql`` carries the query's name in a comment. Placeholders are ``$1`` (PostgreSQL), ``?``
     (SQLite) or ``%s`` (MySQL, every other ``%`` doubled: always hand the driver a tuple of
     arguments, also an empty one).
     """
@@ -114,7 +114,8 @@ class CompiledStep:
     """Empty for the only statement of a query."""
     sql: str
     order: tuple[str, ...]
-    """The parameter of each argument; a repeated name stands once where the driver numbers."""
+    """The parameter of each argument; a repeated name stands once where the driver numbers
+    (PostgreSQL), else as often as in the text."""
     keyword: str
     """The statement's verb in capitals, behind any WITH: ``SELECT``, ``INSERT``, …"""
     each: bool

@@ -86,12 +86,13 @@ class Statement:
         return "".join(parts).rstrip(), tuple(names)
 
     def _placeholder(self, name: str, names: list[str]) -> str:
-        if self._engine == "mysql":
-            names.append(name)
-            return "%s"
-        if name not in names:
-            names.append(name)
-        return f"{'$' if self._engine == 'postgres' else '?'}{names.index(name) + 1}"
+        if self._engine == "postgres":
+            if name not in names:
+                names.append(name)
+            return f"${names.index(name) + 1}"
+        # SQLite has ?1 too, but sqlite3 of Python 3.12.0 to 3.12.3 takes that for a name and warns.
+        names.append(name)
+        return "%s" if self._engine == "mysql" else "?"
 
 
 def _join(parts: list[str], piece: str) -> None:

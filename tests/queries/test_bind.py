@@ -207,7 +207,7 @@ def test_an_each_step_takes_the_elements_and_the_others_the_list(load):
     at = "2026-01-31 12:00:00+00:00"
     assert bind({"ids": ["a", "b"], "times": [NOON, NOON], "owner": None}) == (
         ('["a", "b"]',),
-        [("a", at, None), ("b", at, None)],
+        [("a", at, None, "a"), ("b", at, None, "b")],
     )
     assert bind({"ids": [], "times": [], "owner": "o"}) == (("[]",), [])
     with pytest.raises(InvalidValueError, match="differ in length"):

@@ -41,7 +41,7 @@ def test_each_driver_gets_its_own_placeholders(load):
     catalog = load(GET)
     assert sql(catalog, "runs.get_run", "sqlite") == (
         "/* runs.get_run */ SELECT run_id, created_at, '100%' AS share\n"
-        "FROM runs\nWHERE run_id = ?1 AND thread_id <> ?1\nORDER BY created_at DESC"
+        "FROM runs\nWHERE run_id = ? AND thread_id <> ?\nORDER BY created_at DESC"
     )
     assert sql(catalog, "runs.get_run", "postgres") == (
         "SELECT /* runs.get_run */ run_id, created_at, '100%' AS share\n"
@@ -56,7 +56,7 @@ def test_each_driver_gets_its_own_placeholders(load):
 def test_a_repeated_name_is_one_value(load):
     query = load(GET)["runs.get_run"]
     given = {"run_id": "r"}
-    assert query.compiled("sqlite").bind(given) == (("r",),)
+    assert query.compiled("sqlite").bind(given) == (("r", "r"),)
     assert query.compiled("postgres").bind(given) == (("r",),)
     assert query.compiled("mysql").bind(given) == (("r", "r"),)
     assert query.compiled("mysql").steps[0].order == ("run_id", "run_id")
@@ -79,7 +79,7 @@ def test_variants_are_every_combination_the_first_choices_first(load):
 def test_a_variant_shows_plain_and_hidden_blocks_as_chosen(load):
     catalog = load(GET)
     text = sql(catalog, "runs.get_run", "sqlite", owner=True, order="recent")
-    assert text.endswith("AND user_id = ?2\nORDER BY updated_at DESC, ':x'")
+    assert text.endswith("AND user_id = ?\nORDER BY updated_at DESC, ':x'")
     assert "created_at DESC" not in text
 
 

@@ -41,14 +41,13 @@ def restored(sql: str, order: tuple[str, ...], engine: str) -> str:
     names = iter(order)
     if engine == "mysql":
         return re.sub(r"%(%|s)", lambda m: "%" if m[1] == "%" else f":{next(names)}", sql)
-    mark = r"\$" if engine == "postgres" else r"\?"
-    tokens = tokenize(SourceText(sql, "x.sql"), engine)
-    return "".join(
-        re.sub(rf"{mark}(\d+)", lambda m: f":{order[int(m[1]) - 1]}", sql[start:end])
-        if kind == "native"
-        else sql[start:end]
-        for kind, start, end in tokens
-    )
+    parts = []
+    for kind, start, end in tokenize(SourceText(sql, "x.sql"), engine):
+        token = sql[start:end]
+        if kind == "native":
+            token = f":{order[int(token[1:]) - 1]}" if engine == "postgres" else f":{next(names)}"
+        parts.append(token)
+    return "".join(parts)
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite", "postgres", "mysql"])
