@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from deerstore.database import Database, Session
 
-__all__ = ["SessionFactory", "database_of"]
+__all__ = ["Bound", "SessionFactory", "database_of"]
+
+T = TypeVar("T")
 
 SessionFactory = Callable[[], Session]
 """What stores are built from: ``AppPersistence.session_factory``, or any callable that gives its
@@ -29,3 +33,33 @@ def database_of(session_factory: SessionFactory) -> Database:
             f"its sessions, not {type(session_factory).__name__}"
         )
     return database
+
+
+class Bound(Generic[T]):
+    """A repository that is only given out on the event loop that asked for it first.
+
+    Its connections live on that loop. Used from another one they would hang or break, on one
+    engine sooner than on the other, so it is refused at once.
+    """
+
+    __slots__ = ("_loop", "_repository")
+
+    def __init__(self, repository: T) -> None:
+        self._repository = repository
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __call__(self) -> T:
+        """The repository.
+
+        Raises:
+            RuntimeError: it belongs to another event loop.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise RuntimeError(
+                    "a store belongs to the event loop that first used it; on another event loop "
+                    "open a bundle of its own"
+                )
+            self._loop = loop
+        return self._repository

@@ -16,7 +16,7 @@ from deerstore.gateway.context import (
     resolve_user_id,
 )
 from deerstore.gateway.stores.adapters import StorageRunEventRepository
-from deerstore.gateway.stores.binding import SessionFactory
+from deerstore.gateway.stores.binding import Bound, SessionFactory
 from deerstore.gateway.stores.rows import as_row, as_rows, as_text, as_texts, invalid
 from deerstore.repositories import RunEventCreate
 from deerstore.repositories.contracts.types import IdLike, Time
@@ -38,7 +38,7 @@ class StorageRunEventStore:
     """
 
     def __init__(self, session_factory: SessionFactory, *, max_trace_content: int = 10_240) -> None:
-        self._events = StorageRunEventRepository(session_factory)
+        self._events = Bound(StorageRunEventRepository(session_factory))
         self._max_trace_content = max_trace_content
 
     # -- writing: without a request context, an event has no owner -------------------------------
@@ -64,7 +64,7 @@ class StorageRunEventStore:
             metadata=metadata,
             created_at=created_at,
         )
-        return as_row(await self._events.append(event))
+        return as_row(await self._events().append(event))
 
     async def put_batch(self, events: Iterable[Mapping[str, Any]]) -> list[Row]:
         """Append events of one thread in their order, all or nothing.
@@ -79,7 +79,7 @@ class StorageRunEventStore:
         created = [self._event(index, **_arguments(index, e)) for index, e in enumerate(events)]
         if len({event.thread_id for event in created}) > 1:
             raise InvalidValueError("put_batch takes events of one thread", field="thread_id")
-        return as_rows(await self._events.append_batch(created))
+        return as_rows(await self._events().append_batch(created))
 
     async def put_if_absent(
         self,
@@ -95,7 +95,7 @@ class StorageRunEventStore:
         """Append an event unless the run has one of its type; gives the one that is there then,
         and whether it is the new one.
         """
-        event, created = await self._events.append_if_absent(
+        event, created = await self._events().append_if_absent(
             self._event(
                 thread_id=thread_id,
                 run_id=run_id,
@@ -165,7 +165,7 @@ class StorageRunEventStore:
     ) -> list[Row]:
         """A page of the thread's messages, in rising ``seq``."""
         return as_rows(
-            await self._events.list_messages(
+            await self._events().list_messages(
                 thread_id,
                 limit=limit,
                 before_seq=before_seq,
@@ -186,7 +186,7 @@ class StorageRunEventStore:
     ) -> list[Row]:
         """A page of the run's messages, in rising ``seq``."""
         return as_rows(
-            await self._events.list_messages_by_run(
+            await self._events().list_messages_by_run(
                 thread_id,
                 run_id,
                 limit=limit,
@@ -210,7 +210,7 @@ class StorageRunEventStore:
         """A page of all events of the run; no event types are no filter."""
         types = as_texts(event_types) if event_types is not None else None
         return as_rows(
-            await self._events.list_events(
+            await self._events().list_events(
                 thread_id,
                 run_id,
                 event_types=types or None,
@@ -225,25 +225,27 @@ class StorageRunEventStore:
         self, thread_id: IdLike, run_ids: Iterable[IdLike], *, user_id: User = CONTEXT_USER
     ) -> dict[str, int]:
         """The ``seq`` of each run's last answer that the user sees, where it has one."""
-        return await self._events.last_ai_seq_by_run(
+        return await self._events().last_ai_seq_by_run(
             thread_id, as_texts(run_ids), visible=True, user_id=resolve_user_id(user_id)
         )
 
     async def count_messages(self, thread_id: IdLike, *, user_id: User = CONTEXT_USER) -> int:
         """How many messages the thread has."""
-        return await self._events.count_messages(thread_id, user_id=resolve_user_id(user_id))
+        return await self._events().count_messages(thread_id, user_id=resolve_user_id(user_id))
 
     # -- deleting --------------------------------------------------------------------------------
 
     async def delete_by_thread(self, thread_id: IdLike, *, user_id: User = CONTEXT_USER) -> int:
         """Delete the thread's events; gives how many there were."""
-        return await self._events.delete_by_thread(thread_id, user_id=resolve_user_id(user_id))
+        return await self._events().delete_by_thread(thread_id, user_id=resolve_user_id(user_id))
 
     async def delete_by_run(
         self, thread_id: IdLike, run_id: IdLike, *, user_id: User = CONTEXT_USER
     ) -> int:
         """Delete the run's events; gives how many there were."""
-        return await self._events.delete_by_run(thread_id, run_id, user_id=resolve_user_id(user_id))
+        return await self._events().delete_by_run(
+            thread_id, run_id, user_id=resolve_user_id(user_id)
+        )
 
 
 _ARGUMENTS = (

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from deerstore.errors import IdempotencyConflictError
 from deerstore.gateway.context import CONTEXT_USER, ContextUser, resolve_user_id
 from deerstore.gateway.stores.adapters import StorageRunRepository
-from deerstore.gateway.stores.binding import SessionFactory
+from deerstore.gateway.stores.binding import Bound, SessionFactory
 from deerstore.gateway.stores.rows import (
     as_row,
     as_rows,
@@ -39,7 +39,7 @@ class StorageRunStore:
     """
 
     def __init__(self, session_factory: SessionFactory) -> None:
-        self._runs = StorageRunRepository(session_factory)
+        self._runs = Bound(StorageRunRepository(session_factory))
 
     # -- storage ---------------------------------------------------------------------------------
 
@@ -93,13 +93,13 @@ class StorageRunStore:
             idempotency_key=idempotency_key,
         )
         try:
-            return await self._runs.put_run(run)
+            return await self._runs().put_run(run)
         except IdempotencyConflictError as conflict:
             raise _with_row(conflict) from conflict
 
     async def get(self, run_id: IdLike, *, user_id: User = CONTEXT_USER) -> Row | None:
         """One run."""
-        run = await self._runs.get_run(run_id, user_id=resolve_user_id(user_id))
+        run = await self._runs().get_run(run_id, user_id=resolve_user_id(user_id))
         return None if run is None else as_row(run)
 
     async def list_by_thread(
@@ -107,7 +107,7 @@ class StorageRunStore:
     ) -> list[Row]:
         """A thread's runs, newest first."""
         return as_rows(
-            await self._runs.list_runs_by_thread(
+            await self._runs().list_runs_by_thread(
                 thread_id, user_id=resolve_user_id(user_id), limit=limit, runs_only=True
             )
         )
@@ -116,24 +116,24 @@ class StorageRunStore:
         self, thread_id: IdLike, run_ids: Iterable[IdLike], *, user_id: User = CONTEXT_USER
     ) -> dict[str, Row]:
         """Those of the given runs that belong to the thread, by run_id."""
-        runs = await self._runs.get_runs(
+        runs = await self._runs().get_runs(
             thread_id, as_texts(run_ids), user_id=resolve_user_id(user_id), runs_only=True
         )
         return {run_id: as_row(run) for run_id, run in runs.items()}
 
     async def list_pending(self, *, before: Time | None = None) -> list[Row]:
         """Pending runs of all threads, oldest first."""
-        return as_rows(await self._runs.list_pending(before=before, runs_only=True))
+        return as_rows(await self._runs().list_pending(before=before, runs_only=True))
 
     async def list_inflight(self, *, before: Time | None = None) -> list[Row]:
         """Everything pending or running in all threads, oldest first."""
-        return as_rows(await self._runs.list_inflight(before=before))
+        return as_rows(await self._runs().list_inflight(before=before))
 
     async def list_successful_regenerate_sources(
         self, thread_id: IdLike, *, user_id: User = CONTEXT_USER
     ) -> set[str]:
         """The runs that a successful run of the thread regenerated."""
-        return await self._runs.list_successful_regenerate_sources(
+        return await self._runs().list_successful_regenerate_sources(
             thread_id, user_id=resolve_user_id(user_id)
         )
 
@@ -142,16 +142,18 @@ class StorageRunStore:
     ) -> list[Row]:
         """The thread's runs that replay an edited message, oldest first."""
         return as_rows(
-            await self._runs.list_edit_regenerate_runs(thread_id, user_id=resolve_user_id(user_id))
+            await self._runs().list_edit_regenerate_runs(
+                thread_id, user_id=resolve_user_id(user_id)
+            )
         )
 
     async def delete(self, run_id: IdLike, *, user_id: User = CONTEXT_USER) -> bool:
         """Remove a run. False: there is none."""
-        return await self._runs.delete_run(run_id, user_id=resolve_user_id(user_id))
+        return await self._runs().delete_run(run_id, user_id=resolve_user_id(user_id))
 
     async def delete_thread_operation(self, run_id: IdLike, *, user_id: IdLike | None) -> bool:
         """Remove an operation of any kind, which frees its thread. False: there is none."""
-        return await self._runs.delete_run(run_id, user_id=resolve_user_id(user_id))
+        return await self._runs().delete_run(run_id, user_id=resolve_user_id(user_id))
 
     # -- states and figures ----------------------------------------------------------------------
 
@@ -164,17 +166,17 @@ class StorageRunStore:
         stop_reason: str | None = None,
     ) -> bool:
         """Change a run's state; ``None`` keeps. False: no such run, or it is not allowed."""
-        return await self._runs.update_run_status(
+        return await self._runs().update_run_status(
             run_id, as_text(status), error=error, stop_reason=as_text(stop_reason)
         )
 
     async def start_run(self, run_id: IdLike) -> bool:
         """Start a pending run. False: it is not pending any more."""
-        return await self._runs.start_run(run_id)
+        return await self._runs().start_run(run_id)
 
     async def update_model_name(self, run_id: IdLike, model_name: Any) -> bool:
         """Set the model's name. False: there is no such run."""
-        return await self._runs.update_model_name(run_id, optional_text(model_name))
+        return await self._runs().update_model_name(run_id, optional_text(model_name))
 
     async def update_run_completion(
         self, run_id: IdLike, *, status: str, error: str | None = None, **figures: Any
@@ -184,19 +186,21 @@ class StorageRunStore:
 
         False: no such run, or the change of state is not allowed.
         """
-        return await self._runs.update_run_completion(
+        return await self._runs().update_run_completion(
             run_id, status=as_text(status), error=error, **figures
         )
 
     async def update_run_progress(self, run_id: IdLike, **figures: Any) -> bool:
         """Refresh the figures of a running run. False: the run is not running."""
-        return await self._runs.update_run_progress(run_id, **figures)
+        return await self._runs().update_run_progress(run_id, **figures)
 
     async def aggregate_tokens_by_thread(
         self, thread_id: IdLike, *, include_active: bool = False
     ) -> TokenUsage:
         """What the thread's finished runs used."""
-        return await self._runs.aggregate_tokens_by_thread(thread_id, include_active=include_active)
+        return await self._runs().aggregate_tokens_by_thread(
+            thread_id, include_active=include_active
+        )
 
     # -- ownership -------------------------------------------------------------------------------
 
@@ -240,7 +244,7 @@ class StorageRunStore:
             created_at=created_at,
             idempotency_key=idempotency_key,
         )
-        admission = await self._runs.admit_run(run, grace_seconds=grace_seconds)
+        admission = await self._runs().admit_run(run, grace_seconds=grace_seconds)
         if admission.reused:
             raise IdempotencyConflictError(
                 f"the idempotency key already made run {admission.run.run_id!r}",
@@ -261,13 +265,13 @@ class StorageRunStore:
         self, run_id: IdLike, *, owner_worker_id: IdLike, lease_expires_at: Time
     ) -> LeaseRenewal:
         """Set the end of the owner's lease, and learn of a cancel request."""
-        return await self._runs.set_lease(
+        return await self._runs().set_lease(
             run_id, owner_worker_id=owner_worker_id, lease_expires_at=lease_expires_at
         )
 
     async def request_cancel(self, run_id: IdLike, *, action: str) -> str | None:
         """Ask for an active run to be cancelled; the first action asked for wins, and is given."""
-        return await self._runs.request_cancel(run_id, action=as_text(action))
+        return await self._runs().request_cancel(run_id, action=as_text(action))
 
     async def finalize_if_not_cancelled(
         self,
@@ -278,7 +282,7 @@ class StorageRunStore:
         stop_reason: str | None = None,
     ) -> RunFinalization:
         """Write an active run's outcome, unless a cancel was asked for first."""
-        return await self._runs.finalize_run(
+        return await self._runs().finalize_run(
             run_id, status=as_text(status), error=error, stop_reason=as_text(stop_reason)
         )
 
@@ -286,7 +290,7 @@ class StorageRunStore:
         self, run_id: IdLike, *, grace_seconds: float, error: str, stop_reason: str | None = None
     ) -> bool:
         """End an active run as ``error`` if its lease is missing or expired at this moment."""
-        return await self._runs.claim_expired_run(
+        return await self._runs().claim_expired_run(
             run_id, grace_seconds=grace_seconds, error=error, stop_reason=as_text(stop_reason)
         )
 
@@ -295,7 +299,7 @@ class StorageRunStore:
     ) -> list[Row]:
         """Active runs whose lease is missing or expired, oldest first."""
         return as_rows(
-            await self._runs.list_expired_inflight(before=before, grace_seconds=grace_seconds)
+            await self._runs().list_expired_inflight(before=before, grace_seconds=grace_seconds)
         )
 
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from deerstore.gateway.context import CONTEXT_USER, ContextUser, resolve_user_id
 from deerstore.gateway.stores.adapters import StorageThreadMetaRepository
-from deerstore.gateway.stores.binding import SessionFactory
+from deerstore.gateway.stores.binding import Bound, SessionFactory
 from deerstore.gateway.stores.rows import as_row, as_rows, as_text, invalid
 from deerstore.repositories import ThreadMetaCreate
 from deerstore.repositories.contracts.types import IdLike
@@ -24,7 +24,7 @@ class StorageThreadMetaStore:
     """Threads: which conversations there are, and whose."""
 
     def __init__(self, session_factory: SessionFactory) -> None:
-        self._threads = StorageThreadMetaRepository(session_factory)
+        self._threads = Bound(StorageThreadMetaRepository(session_factory))
 
     async def create(
         self,
@@ -53,18 +53,18 @@ class StorageThreadMetaStore:
             )
         except ValidationError as error:
             raise invalid(error) from None
-        return as_row(await self._threads.create_thread_meta(thread))
+        return as_row(await self._threads().create_thread_meta(thread))
 
     async def get(self, thread_id: IdLike, *, user_id: User = CONTEXT_USER) -> Row | None:
         """One thread."""
-        thread = await self._threads.get_thread_meta(thread_id, user_id=resolve_user_id(user_id))
+        thread = await self._threads().get_thread_meta(thread_id, user_id=resolve_user_id(user_id))
         return None if thread is None else as_row(thread)
 
     async def check_access(
         self, thread_id: IdLike, user_id: IdLike | None, *, require_existing: bool = False
     ) -> bool:
         """Whether the user may use the thread: it is theirs, shared, or not there yet."""
-        return await self._threads.check_access(
+        return await self._threads().check_access(
             thread_id, resolve_user_id(user_id), require_existing=require_existing
         )
 
@@ -83,7 +83,7 @@ class StorageThreadMetaStore:
             InvalidMetadataFilterError: nothing of ``metadata`` could be used.
         """
         return as_rows(
-            await self._threads.search_threads(
+            await self._threads().search_threads(
                 metadata=metadata,
                 status=as_text(status),
                 user_id=resolve_user_id(user_id),
@@ -97,7 +97,7 @@ class StorageThreadMetaStore:
         self, thread_id: IdLike, name: str | None, *, user_id: User = CONTEXT_USER
     ) -> bool:
         """Name a thread. False: there is no such thread."""
-        return await self._threads.update_display_name(
+        return await self._threads().update_display_name(
             thread_id, name, user_id=resolve_user_id(user_id)
         )
 
@@ -105,7 +105,7 @@ class StorageThreadMetaStore:
         self, thread_id: IdLike, status: str, *, user_id: User = CONTEXT_USER
     ) -> bool:
         """Set the status. False: there is no such thread."""
-        return await self._threads.update_status(
+        return await self._threads().update_status(
             thread_id, as_text(status), user_id=resolve_user_id(user_id)
         )
 
@@ -118,7 +118,7 @@ class StorageThreadMetaStore:
         user_id: User = CONTEXT_USER,
     ) -> bool:
         """Set the keys of ``patch``, keep all others. False: there is no such thread."""
-        return await self._threads.merge_thread_metadata(
+        return await self._threads().merge_thread_metadata(
             thread_id, patch, touch=touch, user_id=resolve_user_id(user_id)
         )
 
@@ -126,10 +126,10 @@ class StorageThreadMetaStore:
         self, thread_id: IdLike, owner_user_id: IdLike | None, *, user_id: User = CONTEXT_USER
     ) -> bool:
         """Give the thread to a user. False: there is no such thread."""
-        return await self._threads.update_owner(
+        return await self._threads().update_owner(
             thread_id, resolve_user_id(owner_user_id), user_id=resolve_user_id(user_id)
         )
 
     async def delete(self, thread_id: IdLike, *, user_id: User = CONTEXT_USER) -> bool:
         """Delete the thread's row. False: there is no such thread."""
-        return await self._threads.delete_thread(thread_id, user_id=resolve_user_id(user_id))
+        return await self._threads().delete_thread(thread_id, user_id=resolve_user_id(user_id))

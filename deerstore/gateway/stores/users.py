@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from deerstore.gateway.stores.adapters import StorageUserDataRepository
-from deerstore.gateway.stores.binding import SessionFactory
+from deerstore.gateway.stores.binding import Bound, SessionFactory
 from deerstore.gateway.stores.rows import as_row, as_text, invalid
 from deerstore.repositories import User, UserCreate
 from deerstore.repositories.contracts.types import IdLike
@@ -27,7 +27,7 @@ class StorageUserStore:
     """
 
     def __init__(self, session_factory: SessionFactory) -> None:
-        self._users = StorageUserDataRepository(session_factory)
+        self._users = Bound(StorageUserDataRepository(session_factory))
 
     async def create_user(self, user: Any) -> Row:
         """Store a new account.
@@ -37,7 +37,7 @@ class StorageUserStore:
             OAuthIdentityTakenError: another account has the OAuth identity.
             DuplicateIdError: the id is taken.
         """
-        return as_row(await self._users.create_user(_new(user)))
+        return as_row(await self._users().create_user(_new(user)))
 
     async def create_first_admin(self, user: Any) -> Row:
         """Store the first administrator; at most one call succeeds.
@@ -45,23 +45,23 @@ class StorageUserStore:
         Raises:
             AlreadyExistsError: there is an administrator, or a key of the account is taken.
         """
-        return as_row(await self._users.create_first_admin(_new(user)))
+        return as_row(await self._users().create_first_admin(_new(user)))
 
     async def get_user_by_id(self, user_id: IdLike) -> Row | None:
         """One account by its id."""
-        return _optional(await self._users.get_user_by_id(user_id))
+        return _optional(await self._users().get_user_by_id(user_id))
 
     async def get_user_by_email(self, email: str) -> Row | None:
         """The account with this address, letter case aside."""
-        return _optional(await self._users.get_user_by_email(email))
+        return _optional(await self._users().get_user_by_email(email))
 
     async def get_user_by_oauth(self, provider: str, oauth_id: str) -> Row | None:
         """The account with this OAuth identity."""
-        return _optional(await self._users.get_user_by_oauth(as_text(provider), oauth_id))
+        return _optional(await self._users().get_user_by_oauth(as_text(provider), oauth_id))
 
     async def get_first_admin(self) -> Row | None:
         """The oldest administrator."""
-        return _optional(await self._users.get_first_admin())
+        return _optional(await self._users().get_first_admin())
 
     async def update_user(self, user: Any) -> Row:
         """Change an account, but for its ``created_at``.
@@ -74,15 +74,15 @@ class StorageUserStore:
         fields = _new(user).model_dump()
         # Not written; a stored user has one.
         fields["created_at"] = fields["created_at"] or utcnow()
-        return as_row(await self._users.update_user(User.model_validate(fields)))
+        return as_row(await self._users().update_user(User.model_validate(fields)))
 
     async def count_users(self) -> int:
         """How many accounts there are."""
-        return await self._users.count_users()
+        return await self._users().count_users()
 
     async def count_admin_users(self) -> int:
         """How many of them are administrators."""
-        return await self._users.count_admin_users()
+        return await self._users().count_admin_users()
 
 
 def _new(user: Any) -> UserCreate:
