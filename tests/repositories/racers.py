@@ -16,9 +16,12 @@ from deerstore.errors import AlreadyExistsError, DeerstoreError
 from deerstore.repositories import (
     FeedbackCreate,
     RunCreate,
+    RunEventCreate,
     UserCreate,
     build_feedback_repository,
+    build_run_event_repository,
     build_run_repository,
+    build_thread_meta_repository,
     build_user_repository,
 )
 from tests.fixtures.fix_databases import configured
@@ -107,9 +110,67 @@ async def rate(database: Database, argument: dict[str, Any]) -> list[str]:
     return ids
 
 
+async def append(database: Database, argument: dict[str, Any]) -> list[list[Any]]:
+    """Several writers append batches to a few threads; thread and seq of every event."""
+    events = build_run_event_repository(database)
+    threads = argument["threads"]
+
+    async def write(writer: int) -> list[list[Any]]:
+        said: list[list[Any]] = []
+        for number in range(argument["batches"]):
+            # Every seventh batch goes to all threads, each writer's in another order.
+            start = writer + number
+            names = [threads[(start + i) % len(threads)] for i in range(len(threads))]
+            batch = [
+                RunEventCreate(
+                    thread_id=name,
+                    run_id=argument["worker"],
+                    event_type=f"w{writer}",
+                    category="message",
+                    content=[number, position],
+                )
+                for position, name in enumerate(
+                    names if argument["mixed"] and number % 7 == 0 else names[:1] * 3
+                )
+            ]
+            said += [[made.thread_id, made.seq] for made in await events.append_batch(batch)]
+        return said
+
+    written = await asyncio.gather(*(write(writer) for writer in range(argument["writers"])))
+    return [pair for pairs in written for pair in pairs]
+
+
+async def append_once(database: Database, run_ids: list[str]) -> list[bool]:
+    """Several tasks append one event per run unless it is there; which of them did."""
+    events = build_run_event_repository(database)
+
+    async def once(run_id: str) -> bool:
+        event = RunEventCreate(
+            thread_id="t", run_id=run_id, event_type="run.start", category="trace"
+        )
+        return (await events.append_if_absent(event))[1]
+
+    return await asyncio.gather(*(once(run_id) for run_id in run_ids))
+
+
+async def patch(database: Database, keys: list[str]) -> list[bool]:
+    threads = build_thread_meta_repository(database)
+    return await asyncio.gather(*(threads.merge_thread_metadata("t", {key: key}) for key in keys))
+
+
 TASKS: dict[str, Callable[[Database, Any], Awaitable[Any]]] = {
     task.__name__: task
-    for task in (first_admin, admit, admit_with_key, finish_or_cancel, renew_or_claim, rate)
+    for task in (
+        first_admin,
+        admit,
+        admit_with_key,
+        finish_or_cancel,
+        renew_or_claim,
+        rate,
+        append,
+        append_once,
+        patch,
+    )
 }
 
 
