@@ -70,10 +70,11 @@ class AppPersistence:
         self._parts = parts
         self._closing: asyncio.Task[None] | None = None
 
-    async def setup(self) -> SetupReport:
+    async def setup(self, *, progress: Callable[[str], None] | None = None) -> SetupReport:
         """Make and upgrade every table, LangGraph's included.
 
-        May run in many processes at once, and again at any time.
+        May run in many processes at once, and again at any time. ``progress`` is called with one
+        line before each step, on another thread.
 
         Raises:
             SchemaError: a step failed; the message names it.
@@ -81,7 +82,11 @@ class AppPersistence:
         """
         from deerstore.schema import setup_schema
 
-        return await setup_schema(self.database.config, langgraph_setup=self._parts.setup)
+        return await setup_schema(
+            self.database.config,
+            langgraph_setup=self._parts.setup,
+            progress=progress or (lambda _: None),
+        )
 
     def transaction(self) -> Session:
         """A session that commits when its block ends, and rolls back when an exception ends it."""
