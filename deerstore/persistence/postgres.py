@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import select
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
@@ -74,8 +75,16 @@ class _Link:
         self.raw.pgconn.finish()
 
 
+def _without_casts(sql: str) -> str:
+    # The cast reads a backslash in the name of a channel as an escape, and fails on it.
+    return re.sub(r"([\w.]+(?:::text)?)::bytea", r"convert_to(\1, 'UTF8')", sql)
+
+
 class _PooledSaver(AsyncPostgresSaver):
     """LangGraph's saver with a connection for each call."""
+
+    SELECT_SQL = _without_casts(AsyncPostgresSaver.SELECT_SQL)
+    SELECT_PENDING_SENDS_SQL = _without_casts(AsyncPostgresSaver.SELECT_PENDING_SENDS_SQL)
 
     _links: Pool[_Link]
 

@@ -1,0 +1,39 @@
+"""LangGraph's own conformance suite, on the checkpointer of each engine.
+
+The table in docs/langgraph.md lists what these tests say.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from langgraph.checkpoint.conformance import validate
+from langgraph.checkpoint.conformance.initializer import RegisteredCheckpointer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from typing import Any
+
+    from deerstore.persistence import AppPersistence
+
+OFFERED = {
+    "sqlite": {"put", "put_writes", "get_tuple", "list", "delete_thread"},
+    "postgres": {"put", "put_writes", "get_tuple", "list", "delete_thread", "prune"},
+    "mysql": {"put", "put_writes", "get_tuple", "list", "delete_thread"},
+}
+
+
+@pytest.mark.filterwarnings("default")  # the suite serializes classes of its own
+async def test_every_capability_that_the_saver_offers_conforms(
+    persistence: AppPersistence, engine: str
+):
+    async def factory() -> AsyncGenerator[Any, None]:
+        yield persistence.checkpointer
+
+    report = await validate(RegisteredCheckpointer(name=engine, factory=factory))
+    results = report.results.items()
+    assert {name for name, result in results if result.detected} == OFFERED[engine]
+    failures = {name: result.failures for name, result in results if result.failures}
+    assert failures == {}
+    assert all(result.passed for _, result in results if result.detected)
