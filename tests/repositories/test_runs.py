@@ -487,9 +487,7 @@ async def test_a_stored_value_of_any_shape_never_fails(
     assert await runs.update_run_status("r", "success", error="again")
 
 
-@pytest.mark.engines(
-    "sqlite", "mysql", why="PostgreSQL's json column takes nothing but JSON"
-)
+@pytest.mark.engines("sqlite", "mysql", why="PostgreSQL's json column takes nothing but JSON")
 @pytest.mark.parametrize("stored", ["", "{", "not json", '{"a": NaN}', "NaN"])
 async def test_stored_text_that_is_not_json_never_fails(
     runs: RunRepository, raw_sql: Callable[..., Any], stored: str

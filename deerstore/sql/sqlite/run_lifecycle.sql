@@ -135,6 +135,12 @@ RETURNING lease_expires_at;
 -- column created_at: timestamp
 -- column updated_at: timestamp
 -- column lease: text
+-- step lock
+-- SQLite locks no rows: this changes nothing and takes the file's write lock, so that what is read
+-- next stays true until the transaction ends.
+UPDATE runs SET status = status WHERE thread_id = :thread_id AND FALSE;
+
+-- step read
 SELECT
     run_id,
     thread_id,
