@@ -63,7 +63,8 @@ DROP TRIGGER IF EXISTS threads_meta_index_delete;
 -- where several belong to one event, they run in the order of their creation. The first one reads
 -- the metadata into a variable; NULL means that the index need not read it again, as in a turn,
 -- which touches status and recency only.
--- How a document is read: the last of equal keys counts, as in Python. NaN and Infinity, which
+-- How a document is read: by position, since MariaDB takes no path to a key that begins with a
+-- dash; the last of equal keys counts, as in Python. NaN and Infinity, which
 -- the server does not take for JSON, become lists, so that the rest of the document counts and
 -- they equal nothing; a lone surrogate becomes U+0000, which no caller can ask for. A number
 -- counts as a double, one beyond the doubles not at all.
@@ -118,7 +119,7 @@ FROM (
 WHERE own.value IS NOT NULL AND @deerstore_metadata IS NOT NULL;
 
 CREATE TRIGGER threads_meta_index_insert_members AFTER INSERT ON threads_meta FOR EACH ROW
-INSERT INTO threads_meta_index
+INSERT IGNORE INTO threads_meta_index
     (thread_id, term, number, value, literal, pinned, created_at, updated_at)
 SELECT
     NEW.thread_id,
@@ -159,7 +160,10 @@ FROM (
         listed.name,
         CASE
             WHEN JSON_LENGTH(@deerstore_metadata) = JSON_LENGTH(JSON_KEYS(@deerstore_metadata))
-                THEN JSON_EXTRACT(@deerstore_metadata, CONCAT('$."', listed.name, '"'))
+                THEN JSON_EXTRACT(
+                    JSON_EXTRACT(@deerstore_metadata, '$.*'),
+                    CONCAT('$[', listed.position - 1, ']')
+                )
             ELSE COALESCE(
                 JSON_EXTRACT(
                     JSON_REMOVE(
@@ -178,7 +182,10 @@ FROM (
         END AS item
     FROM JSON_TABLE(
         JSON_KEYS(@deerstore_metadata),
-        '$[*]' COLUMNS (name VARCHAR(256) CHARACTER SET utf8mb4 PATH '$')
+        '$[*]' COLUMNS (
+            position FOR ORDINALITY,
+            name VARCHAR(256) CHARACTER SET utf8mb4 PATH '$'
+        )
     ) AS listed
     WHERE listed.name REGEXP '^[A-Za-z0-9_-]{1,64}$'
         AND listed.name NOT LIKE CONCAT('%', CHAR(10 USING utf8mb4))
@@ -264,7 +271,7 @@ FROM (
 WHERE own.value IS NOT NULL AND @deerstore_metadata IS NOT NULL;
 
 CREATE TRIGGER threads_meta_index_update_members AFTER UPDATE ON threads_meta FOR EACH ROW
-INSERT INTO threads_meta_index
+INSERT IGNORE INTO threads_meta_index
     (thread_id, term, number, value, literal, pinned, created_at, updated_at)
 SELECT
     NEW.thread_id,
@@ -305,7 +312,10 @@ FROM (
         listed.name,
         CASE
             WHEN JSON_LENGTH(@deerstore_metadata) = JSON_LENGTH(JSON_KEYS(@deerstore_metadata))
-                THEN JSON_EXTRACT(@deerstore_metadata, CONCAT('$."', listed.name, '"'))
+                THEN JSON_EXTRACT(
+                    JSON_EXTRACT(@deerstore_metadata, '$.*'),
+                    CONCAT('$[', listed.position - 1, ']')
+                )
             ELSE COALESCE(
                 JSON_EXTRACT(
                     JSON_REMOVE(
@@ -324,7 +334,10 @@ FROM (
         END AS item
     FROM JSON_TABLE(
         JSON_KEYS(@deerstore_metadata),
-        '$[*]' COLUMNS (name VARCHAR(256) CHARACTER SET utf8mb4 PATH '$')
+        '$[*]' COLUMNS (
+            position FOR ORDINALITY,
+            name VARCHAR(256) CHARACTER SET utf8mb4 PATH '$'
+        )
     ) AS listed
     WHERE listed.name REGEXP '^[A-Za-z0-9_-]{1,64}$'
         AND listed.name NOT LIKE CONCAT('%', CHAR(10 USING utf8mb4))

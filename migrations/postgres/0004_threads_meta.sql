@@ -48,6 +48,7 @@ SET standard_conforming_strings = on
 AS $function$
 DECLARE
     doc TEXT;
+    marked BOOLEAN;
 BEGIN
     IF TG_OP = 'DELETE' THEN
         DELETE FROM threads_meta_index WHERE thread_id = OLD.thread_id;
@@ -79,7 +80,8 @@ BEGIN
     END IF;
 
     doc := NEW.metadata_json::TEXT;
-    IF doc ~ '\\u(0000|[dD][89a-fA-F])' THEN
+    marked := doc ~ '\\u(0000|[dD][89a-fA-F])';
+    IF marked THEN
         doc := replace(doc, '\\', '\u005c');
         doc := replace(doc, '\uFFFD', '\ufffd');
         doc := regexp_replace(
@@ -164,7 +166,7 @@ BEGIN
             ORDER BY entry.key COLLATE "C", entry.position DESC
         ) AS member
         WHERE member.type NOT IN ('object', 'array')
-            AND NOT (member.type = 'string' AND position('\uFFFD' IN member.raw) > 0)
+            AND NOT (marked AND member.type = 'string' AND position('\uFFFD' IN member.raw) > 0)
     ) AS found
     WHERE found.value IS NOT NULL AND found.number IS NOT NULL;
     RETURN NULL;
