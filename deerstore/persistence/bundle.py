@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
-    from langgraph.checkpoint.base import BaseCheckpointSaver
-
     from deerstore.database import Database, Session
+    from deerstore.persistence.checkpointer import PortableSaver
     from deerstore.persistence.recovery import RecoveryReport
     from deerstore.persistence.store import PortableStore
     from deerstore.schema import SetupReport
@@ -24,7 +23,7 @@ class LangGraphParts(Protocol):
     """The checkpointer and the Store of one engine."""
 
     @property
-    def checkpointer(self) -> BaseCheckpointSaver[str]:
+    def checkpointer(self) -> PortableSaver:
         """LangGraph's saver."""
 
     @property
@@ -65,7 +64,7 @@ class AppPersistence:
     def __init__(self, database: Database, parts: LangGraphParts) -> None:
         self.database = database
         self.session_factory = SessionFactory(database)
-        self.checkpointer: BaseCheckpointSaver[str] = parts.checkpointer
+        self.checkpointer = parts.checkpointer
         self.store = parts.store
         self._parts = parts
         self._closing: asyncio.Task[None] | None = None
@@ -129,6 +128,7 @@ class AppPersistence:
         first: Exception | None = None
         parts: list[Callable[[], Awaitable[None]]] = [
             lambda: self.store.finish(_GRACE),
+            lambda: self.checkpointer.finish(_GRACE),
             lambda: self._parts.aclose(_GRACE),
             self.database.aclose,
         ]

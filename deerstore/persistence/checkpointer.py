@@ -3,14 +3,15 @@
 # ruff: noqa: D102 - LangGraph's base classes say what each method does
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from deerstore.errors import InvalidValueError
+from deerstore.errors import DeerstoreError, InvalidValueError
 from deerstore.persistence.portable import (
     PATH_LENGTH,
     check_json,
@@ -69,21 +70,43 @@ class PortableSerializer(JsonPlusSerializer):
 
 
 class PortableSaver(_Saver):
-    """Stands before an engine's saver: checks what is to be kept, and words its failures.
-
-    A subclass gives :meth:`_attempt`, which runs one call of the engine's saver.
-    """
+    """Stands before an engine's saver: checks what is to be kept, and words its failures."""
 
     serde: SerializerProtocol
     keeps_apart = False
     """Whether contents that are not primitive lie in a table of their own."""
 
+    _running = 0
+    _ended: asyncio.Future[None] | None = None
+    """Set once the checkpointer is closed; done when its last call has ended."""
+
     async def _attempt(self, call: Awaitable[T]) -> T:
-        """The result of a call. Raises deerstore's errors for the driver's."""
-        raise NotImplementedError
+        """The result of a call. An engine may raise deerstore's errors for its driver's here."""
+        return await call
+
+    async def _call(self, call: Coroutine[Any, Any, T]) -> T:
+        if self._ended is not None:
+            call.close()
+            raise DeerstoreError("the checkpointer is closed")
+        self._running += 1
+        try:
+            return await self._attempt(call)
+        finally:
+            self._running -= 1
+            ended: asyncio.Future[None] | None = self._ended
+            if not self._running and ended is not None and not ended.done():
+                ended.set_result(None)
+
+    async def finish(self, grace: float) -> None:
+        """Take no more calls, and let those in flight end for ``grace`` seconds."""
+        if self._ended is not None:
+            return
+        self._ended = asyncio.get_running_loop().create_future()
+        if self._running:
+            await asyncio.wait({self._ended}, timeout=grace)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._attempt(super().aget_tuple(_place(config)))
+        return await self._call(super().aget_tuple(_place(config)))
 
     async def alist(
         self,
@@ -94,7 +117,7 @@ class PortableSaver(_Saver):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         # All of them first: no connection and no lock is held while the caller works on one.
-        found = await self._attempt(self._collect(config, filter, before, limit))
+        found = await self._call(self._collect(config, filter, before, limit))
         for each in found:
             yield each
 
@@ -123,7 +146,7 @@ class PortableSaver(_Saver):
         check_json("metadata", get_checkpoint_metadata(place, kept))
         if self.keeps_apart:
             checkpoint = _set_apart(checkpoint, new_versions)
-        return await self._attempt(super().aput(place, checkpoint, kept, new_versions))
+        return await self._call(super().aput(place, checkpoint, kept, new_versions))
 
     async def aput_writes(
         self,
@@ -137,15 +160,15 @@ class PortableSaver(_Saver):
         check_name("task_path", task_path, PATH_LENGTH)
         for channel, _ in writes:
             check_name("the name of a channel", channel)
-        await self._attempt(super().aput_writes(place, writes, task_id, task_path))
+        await self._call(super().aput_writes(place, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._attempt(super().adelete_thread(thread_id_text(thread_id)))
+        await self._call(super().adelete_thread(thread_id_text(thread_id)))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        return await self._attempt(
+        return await self._call(
             super().aget_delta_channel_history(config=_place(config), channels=channels)
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -323,9 +323,6 @@ class MySQLCheckpointer(PortableSaver, _RowSaver):
         self._database = database
         # The facade lends a connection to each call.
         super().__init__(cast("Any", None), serde=PortableSerializer())
-
-    async def _attempt(self, call: Awaitable[T]) -> T:
-        return await call
 
     async def setup(self) -> None:
         """LangGraph's tables. ``persistence.setup()`` does it under the lock of all setups."""

@@ -136,9 +136,6 @@ class SqliteCheckpointer(PortableSaver, _OneTripSaver):
         super().__init__(cast("Any", None), serde=PortableSerializer())
         self.is_setup = True
 
-    async def _attempt(self, call: Awaitable[T]) -> T:
-        return await call
-
 
 class SqliteStore(PortableStore, AsyncSqliteStore):
     """The Store on SQLite: an ``AsyncSqliteStore`` over the facade."""
