@@ -12,9 +12,6 @@ from deerstore.gateway import branch_thread, capture_rollback_point, rollback_to
 from tests.gateway import graphs
 from tests.gateway.test_rollback import CONFIG, FUTURE, say, seen
 
-# What the saver's own INSERT IGNORE leaves out, the driver reports as a warning.
-pytestmark = pytest.mark.filterwarnings("ignore:(Table|Duplicate entry) .*:Warning")
-
 TARGET = {"configurable": {"thread_id": "t2"}}
 
 

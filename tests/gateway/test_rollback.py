@@ -18,9 +18,6 @@ from deerstore.gateway.checkpoint_copy import has_pending_tasks
 from deerstore.gateway.checkpoint_ids import NULL_TASK_ID, checkpoint_id_after
 from tests.gateway import graphs
 
-# What the saver's own INSERT IGNORE leaves out, the driver reports as a warning.
-pytestmark = pytest.mark.filterwarnings("ignore:(Table|Duplicate entry) .*:Warning")
-
 CONFIG = {"configurable": {"thread_id": "t1"}}
 FUTURE = "1f999999-0000-6000-8000-000000000000"
 
