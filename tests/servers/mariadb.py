@@ -60,6 +60,7 @@ class MariaDB(Server):
                 self.find("mariadb-install-db", "/usr/bin", "/usr/local/bin"),
                 "--no-defaults",
                 f"--datadir={self._data}",
+                f"--tmpdir={self.folder}",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
             ]
@@ -80,6 +81,8 @@ class MariaDB(Server):
             # A socket's path may have 107 bytes: a relative one is short wherever the folder is.
             "socket": "my.sock",
             "pid-file": str(self.folder / "my.pid"),
+            # A server that starts removes what it takes for its own leftovers in the shared one.
+            "tmpdir": str(self.folder),
             "init-file": str(self._first_statements),
         }
         options = [f"--{key}={value}" for key, value in settings.items()]
