@@ -79,9 +79,10 @@ def _plain(value: Any, depth: int, path: set[int]) -> Any:
         return value if math.isfinite(value) else None
     if kind is int:
         return _integer(value)
-    scalar = _scalar(value)
-    if scalar is not _MISSING:
-        return scalar
+    if kind is not dict and kind is not list:
+        scalar = _scalar(value)
+        if scalar is not _MISSING:
+            return scalar
     if depth >= _MAX_DEPTH:
         return TOO_DEEP
     identity = id(value)
@@ -99,9 +100,14 @@ def _plain(value: Any, depth: int, path: set[int]) -> Any:
 
 
 def _container(value: Any, depth: int, path: set[int]) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return _object(value.items(), depth, path)
+    if kind is list:
+        return [_plain(item, depth, path) for item in tuple(value)]
     if isinstance(value, Enum):
         return _plain(value.value, depth, path)
-    if isinstance(value, dict | Mapping):
+    if isinstance(value, Mapping):
         return _object(value.items(), depth, path)
     if isinstance(value, list | tuple | deque):
         return [_plain(item, depth, path) for item in tuple(value)]
@@ -123,9 +129,11 @@ def _container(value: Any, depth: int, path: set[int]) -> Any:
 
 def _object(items: Iterable[tuple[Any, Any]], depth: int, path: set[int]) -> dict[str, Any]:
     pairs = [(k, v) for k, v in tuple(items) if not _is_internal(k)]
+    names = [k for k, _ in pairs]
+    if not all(type(name) is str and name.isascii() for name in names):
+        names = _keys(names)
     plain = {
-        key: _plain(value, depth, path)
-        for key, (_, value) in zip(_keys([k for k, _ in pairs]), pairs, strict=True)
+        name: _plain(value, depth, path) for name, (_, value) in zip(names, pairs, strict=True)
     }
     return drop_embedded_images(plain) if is_hidden_message(plain) else plain
 

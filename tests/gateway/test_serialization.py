@@ -290,6 +290,14 @@ def test_nesting_beyond_every_limit_is_cut(wrap):
         )
 
 
+def test_every_value_is_visited_once():
+    """Or a state with odd keys at each level would take for ever."""
+    deep: Any = "bottom"
+    for _ in range(100):
+        deep = {"a": deep, 1: None, "é": {None: 1}}
+    assert "bottom" in json.dumps(strict(deep))
+
+
 def test_a_hundred_levels_are_kept_whole():
     deep: Any = "bottom"
     for _ in range(100):
