@@ -86,15 +86,29 @@ async def test_six_processes_set_up_one_empty_database_three_rounds(host: Host, 
     for _ in range(ROUNDS):
         url = host.new()
         for number in range(PROCESSES):
-            workers.tell(number, url=url)
+            workers.tell(number, url=url, bundle=True)
         answers = [workers.answer(number) for number in range(PROCESSES)]
         assert all(answer["code"] == 0 for answer in answers), answers
-        applied = [
-            name for answer in answers for name in json.loads(answer["said"].removeprefix("held\n"))
-        ]
+        applied = [name for answer in answers for name in json.loads(answer["said"])]
         assert len(applied) == len(set(applied)) == 5
         await completed(url)
+        await _langgraph_works(url)
         host.drop(url)
+
+
+async def _langgraph_works(url: str) -> None:
+    from langgraph.checkpoint.base import empty_checkpoint
+
+    import deerstore
+
+    async with deerstore.open(url) as persistence:
+        await persistence.store.aput(("a", "b"), "k", {"v": 1})
+        item = await persistence.store.aget(("a", "b"), "k")
+        assert item is not None
+        assert item.value == {"v": 1}
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        saved = await persistence.checkpointer.aput(config, empty_checkpoint(), {}, {})
+        assert await persistence.checkpointer.aget_tuple(saved) is not None
 
 
 async def test_the_wait_for_another_process_outlives_the_command_timeout(storage_url, host: Host):

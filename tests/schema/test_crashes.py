@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from deerstore.errors import SchemaError
 from deerstore.schema import setup, setup_schema
 from deerstore.schema.engines import schema_engine
 from deerstore.schema.migrations import load_migrations
-from deerstore.schema.shape import compare, read_shape
+from deerstore.schema.shape import ActualTable, compare, read_shape
 from tests.fixtures.fix_databases import configured
 from tests.schema.deerflow import Client, build, contents
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tests.fixtures.hosts import Host
 
 ROOT = Path(__file__).parents[2]
+MOMENTS = 16
 
 
 class Victim:
@@ -133,6 +135,39 @@ async def test_an_adoption_killed_at_every_statement_is_completed_by_the_next(
             assert answer["code"] == 0, answer["said"]
             break
     assert survived > 25
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_a_bundles_setup_killed_at_any_time_is_completed_by_the_next(
+    host: Host, victim: Victim
+):
+    """LangGraph's tables end as those of a setup that nobody disturbed."""
+    url = host.new()
+    started = time.monotonic()
+    assert victim.ask(url=url, bundle=True)["code"] == 0
+    seconds = time.monotonic() - started
+    expected = _shape(url)
+    host.drop(url)
+    killed = 0
+    for moment in range(1, MOMENTS):
+        url = host.new()
+        answer = victim.ask(url=url, bundle=True, kill_after=seconds * moment / MOMENTS)
+        killed += answer["killed"]
+        again = victim.ask(url=url, bundle=True)
+        assert again["code"] == 0, again["said"]
+        assert _shape(url) == expected
+        await completed(url)
+        host.drop(url)
+    assert killed
+
+
+def _shape(url: str) -> dict[str, ActualTable]:
+    engine = schema_engine(configured(url))
+    try:
+        return read_shape(engine)
+    finally:
+        engine.close()
 
 
 def _without_times(found: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:
