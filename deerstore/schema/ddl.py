@@ -105,7 +105,7 @@ def restore(
     """
     table = next(t for t in expected_tables(engine) if t.name == difference.table)
     if difference.kind == "table":
-        return _mentioning(table.name, migrations)
+        return _whole_migration(table.name, migrations)
     if difference.kind == "trigger":
         return _thread_index_again(migrations)
     if difference.kind == "index":
@@ -148,14 +148,14 @@ def _alter_column(engine: Engine, table: str, column: Column, kind: str) -> str:
     return f"ALTER TABLE {table} ALTER COLUMN {column.name} {change}"
 
 
-def _mentioning(table: str, migrations: Sequence[Migration]) -> tuple[str, ...]:
-    pattern = re.compile(rf"\b(EXISTS|ON|INTO|UPDATE)\s+{table}\b")
-    return tuple(
-        statement
-        for migration in migrations
-        for statement in migration.statements
-        if pattern.search(statement.partition("\nBEGIN")[0])
-    )
+def _whole_migration(table: str, migrations: Sequence[Migration]) -> tuple[str, ...]:
+    """The migration that makes a table: every statement of it may run again."""
+    pattern = re.compile(rf"CREATE TABLE IF NOT EXISTS {table}\b")
+    own = next(m for m in migrations if any(pattern.match(s) for s in m.statements))
+    if table == "threads_meta":
+        # What is left of the old table's index speaks of threads that are gone.
+        return (*own.statements, "DELETE FROM threads_meta_index")
+    return own.statements
 
 
 def _thread_index_again(migrations: Sequence[Migration]) -> tuple[str, ...]:

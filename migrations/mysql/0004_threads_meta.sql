@@ -354,12 +354,7 @@ DELETE FROM threads_meta_index WHERE thread_id = OLD.thread_id;
 
 SET SESSION sql_mode = @deerstore_sql_mode;
 
--- Threads that were there before the index: the trigger fills in what is missing.
+-- Threads that were there before the index: the trigger fills in what is missing, and finds
+-- nothing to do for the others. This statement may not look into the index that it changes.
 UPDATE threads_meta
-SET thread_id = thread_id
-WHERE NOT EXISTS (
-    SELECT 1
-    FROM threads_meta_index
-    WHERE threads_meta_index.thread_id = threads_meta.thread_id
-        AND threads_meta_index.term = '@all'
-);
+SET thread_id = thread_id;

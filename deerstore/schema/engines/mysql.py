@@ -18,7 +18,8 @@ from deerstore.schema.engines.base import LOCK_SLICE, SchemaEngine, SetupLock
 __all__ = ["MysqlEngine"]
 
 _UNKNOWN_DATABASE = 1049
-_DENIED = (1044, 1045, 1227)
+_NOT_YOURS = 1044
+_DENIED = (_NOT_YOURS, 1045, 1227)
 _LOCK_CONFLICTS = (1205, 1213)
 # 2002-2055 are the client's own codes; 1053, 1077 and 1927 say that the server ends the session.
 _DISCONNECTS = (*range(2000, 2056), 1040, 1053, 1077, 1927)
@@ -88,13 +89,14 @@ class MysqlEngine(SchemaEngine):
         except pymysql.Error as error:
             if _code(error) == _UNKNOWN_DATABASE:
                 return False
+            if _code(error) == _NOT_YOURS:
+                # The server does not tell such a user whether there is one.
+                raise self._may_not(error, "does not exist or is not open to this user") from error
             raise
 
     def create_database(self) -> None:
         if self.database_exists():
             return
-        name = self._database.replace("`", "``")
-        statement = f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4"
         try:
             with (
                 contextlib.closing(
@@ -102,15 +104,25 @@ class MysqlEngine(SchemaEngine):
                 ) as server,
                 server.cursor() as cursor,
             ):
-                cursor.execute(statement)
+                cursor.execute(self._create_statement())
         except pymysql.Error as error:
             if _code(error) not in _DENIED:
                 raise
-            raise SchemaError(
-                f"the database {self._database!r} does not exist and this user may not create it; "
-                f"run as an administrator: {statement}; GRANT ALL ON `{name}`.* TO "
-                f"'{self._kwargs().get('user')}'@'%';"
-            ) from error
+            raise self._may_not(error, "does not exist and this user may not create it") from error
+
+    def _create_statement(self) -> str:
+        return f"CREATE DATABASE IF NOT EXISTS {self._quoted_name()} CHARACTER SET utf8mb4"
+
+    def _quoted_name(self) -> str:
+        return "`" + self._database.replace("`", "``") + "`"
+
+    def _may_not(self, error: pymysql.Error, what: str) -> SchemaError:
+        user = self._kwargs().get("user")
+        return SchemaError(
+            f"the database {self._database!r} {what} ({self.message(error)}); run as an "
+            f"administrator: {self._create_statement()}; "
+            f"GRANT ALL ON {self._quoted_name()}.* TO '{user}'@'%';"
+        )
 
     def lock(self) -> SetupLock:
         return _NamedLock(self._kwargs(), self._database)
