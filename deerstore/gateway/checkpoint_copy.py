@@ -229,7 +229,9 @@ class CheckpointCopier:
 
         Without such a channel there is nothing to copy: a checkpoint holds all of its values.
         """
-        wanted = set(saved.metadata.get(_DELTA_COUNTERS) or ())
+        # Not every release of the checkpoint package declares this key.
+        metadata: Mapping[str, Any] = saved.metadata
+        wanted = set(metadata.get(_DELTA_COUNTERS) or ())
         chain: list[CheckpointTuple] = []
         config = saved.parent_config
         while wanted and config is not None:

@@ -86,7 +86,7 @@ def merged(chunks: list[Any]) -> BaseMessage | None:
     whole: Any = None
     for chunk in chunks:
         if isinstance(chunk, str | list):
-            chunk = AIMessageChunk(chunk)  # noqa: PLW2901
+            chunk = AIMessageChunk(content=chunk)  # noqa: PLW2901
         whole = chunk if whole is None else whole + chunk
     if whole is None or not (whole.content or getattr(whole, "tool_call_chunks", None)):
         return None

@@ -279,6 +279,41 @@ async def test_a_cancel_in_mid_stream_leaves_what_was_said(way, parallel):
     assert journal.completion()["last_ai_message"].startswith("one ")
 
 
+async def test_a_model_that_streams_events_is_cut_off_as_well():
+    store = EventStore()
+    journal = journal_of(store)
+    call_id = uuid.uuid4()
+    journal.on_chat_model_start({}, [[HumanMessage("x")]], run_id=call_id, tags=["subagent:a"])
+    for event in (
+        {"event": "message-start"},
+        {"event": "content-block-delta", "delta": {"type": "text-delta", "text": "Hel"}},
+        {"event": "content-block-delta", "delta": {"type": "reasoning-delta", "reasoning": "hm"}},
+        {"event": "content-block-delta", "delta": {"type": "text-delta", "text": "lo"}},
+    ):
+        journal.on_stream_event(event, run_id=call_id)
+    journal.on_llm_error(asyncio.CancelledError(), run_id=call_id)
+    journal.on_llm_error(asyncio.CancelledError(), run_id=call_id)
+    await journal.flush()
+    (partial,) = store.rows
+    assert partial["content"]["content"] == "Hello"
+    assert partial["metadata"]["interrupted"] is True
+    assert partial["metadata"]["caller"] == "subagent:a"
+
+
+async def test_a_cancelled_call_that_had_said_nothing_leaves_nothing():
+    store = EventStore()
+    journal = journal_of(store)
+    task = asyncio.create_task(
+        Model(results=[answer()], delay=1).ainvoke("x", {"callbacks": [journal]})
+    )
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await journal.flush()
+    assert store.types() == ["llm.human.input"]
+
+
 async def test_a_failing_branch_cuts_off_the_others():
     async def bad(state: State) -> State:
         await asyncio.sleep(0.07)
