@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deerstore.database.engine import Connection, Engine, Result, Scope, lock_patience
-from deerstore.database.failures import retryable_error, timeout_error
+from deerstore.database.engine import Connection, Engine, Result, Scope, Verdict, lock_patience
+from deerstore.database.failures import lost_error, retryable_error, timeout_error
 from deerstore.database.gate import WriterGate
 from deerstore.database.pool import Pool
+from deerstore.errors import DeerstoreError
 from deerstore.queries import CompiledQuery
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ def diagnose(
         return Failure(late, stopped=True)
     if not isinstance(error, Exception):
         return Failure(error, stopped=True)
+    if isinstance(error, DeerstoreError):
+        return Failure(error, lost=connection.closed)
     verdict = engine.judge(error, query)
+    if verdict.error is error and connection.closed:
+        # Drivers stumble over a connection that was closed under them in many ways.
+        verdict = Verdict(lost_error(query, type(error).__name__), lost=True)
     if verdict.error is not error:
         verdict.error.__cause__ = error
     return Failure(

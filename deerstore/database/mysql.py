@@ -344,7 +344,8 @@ class MySQLEngine(Engine):
         if isinstance(error, OSError):
             return Verdict(lost_error(query, type(error).__name__), lost=True)
         if not isinstance(error, self._driver.errors):
-            return Verdict(error)
+            # Not the driver's: nobody knows what state it left the connection in.
+            return Verdict(error, lost=True)
         code = _code(error)
         if code in _DEADLOCKS:
             return Verdict(retryable_error(query, "deadlock"), repeatable=True)

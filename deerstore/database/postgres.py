@@ -267,7 +267,7 @@ class PostgresEngine(Engine):
         return PostgresConnection(raw, self._config.command_timeout)
 
     def judge(self, error: Exception, query: CompiledQuery | None) -> Verdict:
-        if isinstance(error, OSError):
+        if isinstance(error, OSError | asyncpg.InternalClientError):
             return Verdict(lost_error(query, type(error).__name__), lost=True)
         if isinstance(error, asyncpg.InterfaceError) and not isinstance(error, ValueError):
             return Verdict(lost_error(query, "the connection is closed"), lost=True)
@@ -286,7 +286,8 @@ class PostgresEngine(Engine):
         if isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError):
             reason = "a parameter does not fit the type that the statement gives it"
             return Verdict(execution_error(query, reason))
-        return Verdict(error)
+        # Not the driver's: nobody knows what state it left the connection in.
+        return Verdict(error, lost=True)
 
 
 def _reason(error: asyncpg.PostgresError) -> str:

@@ -391,9 +391,22 @@ class Session(Executor):
             self._inside(scope)
         if isinstance(failure.error, RetryableError):
             self._refuse("the engine gave it up")
+            await self._undo(connection)
         elif scope.inside and not scope.guarded:
             self._refuse(f"{query.name if query else 'a command'} failed in it", recoverable=True)
         raise failure.error
+
+    async def _undo(self, connection: Connection) -> None:
+        """Roll back at once what is over: others wait for its locks."""
+        try:
+            await connection.rollback()
+        except BaseException as error:
+            self._connection = None
+            self._connections.start_cleaning(self._lane(), connection, discard=True)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._outside()
 
     def __del__(self) -> None:
         connection = self._connection

@@ -79,9 +79,7 @@ class Notes:
 
     async def add(self, executor: Any, number: int, **fields: Any) -> int:
         values = {"author": f"author {number}", "body": None, "score": None, "parent_id": None}
-        return await executor.execute(
-            self._catalog["notes.add"], id=number, **{**values, **fields}
-        )
+        return await executor.execute(self._catalog["notes.add"], id=number, **{**values, **fields})
 
     async def ids(self, executor: Any) -> list[int]:
         return [row["id"] for row in await executor.fetch_all(self._catalog["notes.list"])]

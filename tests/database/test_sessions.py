@@ -109,7 +109,7 @@ async def test_a_failed_read_leaves_the_transaction_usable(database, catalog, no
     async with database.session() as session:
         await notes.add(session, 1)
         with pytest.raises(QueryExecutionError):
-            await session.fetch_value(catalog["notes.divide"])
+            await session.fetch_value(catalog["notes.mistaken"])
         with pytest.raises(NotFoundError):
             await session.fetch_one(catalog["notes.only"], score=3)
         await notes.add(session, 2)

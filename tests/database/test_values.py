@@ -24,7 +24,7 @@ async def through(database, catalog, **values):
 WORDS = [
     "",
     "plain",
-    "it's \"quoted\" `here`",
+    'it\'s "quoted" `here`',
     "back\\slash \\' \\0 \\n",
     "100% %s %% %(x)s",
     "$1 ?1 :name",

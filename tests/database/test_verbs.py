@@ -51,7 +51,12 @@ async def test_a_row_is_a_read_only_mapping_that_is_also_addressed_by_position(
     row = await database.fetch_one(catalog["notes.get"], id=1)
     assert isinstance(row, Mapping)
     assert row == {"id": 1, "author": "author 1", "body": "words", "score": 3}
-    assert (row["author"], row[1], row[-1], row[1:3]) == ("author 1", "author 1", 3, ("author 1", "words"))
+    assert (row["author"], row[1], row[-1], row[1:3]) == (
+        "author 1",
+        "author 1",
+        3,
+        ("author 1", "words"),
+    )
     assert list(row) == ["id", "author", "body", "score"]
     assert list(row.values()) == [1, "author 1", "words", 3]
     assert dict(**row)["score"] == 3
@@ -134,12 +139,19 @@ async def test_execute_many_is_all_or_nothing_and_counts(database, catalog, note
     ]
     assert await database.execute_many(add, []) == 0
     assert await database.execute_many(add, rows) == 1200
-    assert await database.execute_many(
-        catalog["notes.set_score"], [{"id": 1, "score": 2}, {"id": 5000, "score": 2}]
-    ) == 1
-    assert await database.execute_many(
-        catalog["notes.add_uncounted"], [{"id": 2001, "author": "x"}, {"id": 2002, "author": "y"}]
-    ) == 2
+    assert (
+        await database.execute_many(
+            catalog["notes.set_score"], [{"id": 1, "score": 2}, {"id": 5000, "score": 2}]
+        )
+        == 1
+    )
+    assert (
+        await database.execute_many(
+            catalog["notes.add_uncounted"],
+            [{"id": 2001, "author": "x"}, {"id": 2002, "author": "y"}],
+        )
+        == 2
+    )
     broken = [{**rows[0], "id": 3000, "author": "first"}, {**rows[0], "id": 3001}]
     with pytest.raises(QueryExecutionError) as caught:
         await database.execute_many(add, broken)

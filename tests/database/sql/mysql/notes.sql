@@ -107,9 +107,9 @@ WHERE id > 0;
 DELETE FROM notes
 WHERE id = :id;
 
--- name: notes.divide :value
+-- name: notes.mistaken :value
 -- doc: Fails when it is run: there is no such function, table or column.
-SELECT nothing FROM nowhere;
+SELECT wanted FROM nowhere;
 
 -- name: notes.like :many
 -- doc: Percent signs in the statement and in the value.

@@ -73,3 +73,8 @@ ORDER BY id;
 -- name: kinds.widen :exec
 -- doc: What an administrator does while the pools are warm.
 ALTER TABLE kinds ADD COLUMN later TEXT;
+
+-- name: kinds.everything :many
+-- doc: Every column there is at the moment, as a careless query reads them.
+SELECT *
+FROM kinds;
