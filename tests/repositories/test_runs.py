@@ -98,52 +98,52 @@ async def test_defaults(runs: RunRepository) -> None:
     assert made == await runs.get_run("r")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"a": [1]},
-        [],
-        {},
-        None,
-        0,
-        1,
-        -1,
-        False,
-        True,
-        1.0,
-        1.5,
-        -0.0,
-        1e300,
-        5e-324,
-        10**30,
-        -(2**63) - 1,
-        "",
-        "text",
-        "1",
-        "1.0",
-        "[1]",
-        "null",
-        "true",
-        '{"a": 1}',
-        "😀",
-        "\x00",
-        "a\x00b",
-        "\ud800",
-        "\\ud800",
-        " padded ",
-        "x" * 100_000,
-        {"deep": [[[[{"a": None}]]]]},
-        {"\x00": "\x00", "\udfff": 1, "😀": "é"},
-        {"n": [0, False, 1, True, 1.0, 10**30, 0.1]},
-    ],
-    ids=lambda value: repr(value)[:20],
-)
-async def test_kwargs_come_back_exactly(runs: RunRepository, value: Any) -> None:
-    made = await runs.create_run(create(kwargs=value))
-    read = await runs.get_run("r")
-    assert read is not None
-    for kwargs in (made.kwargs, read.kwargs, (await runs.list_runs_by_thread("t"))[0].kwargs):
-        assert exact(kwargs) == exact(value)
+KWARGS: list[Any] = [
+    {"a": [1]},
+    [],
+    {},
+    None,
+    0,
+    1,
+    -1,
+    False,
+    True,
+    1.0,
+    1.5,
+    -0.0,
+    1e300,
+    5e-324,
+    10**30,
+    -(2**63) - 1,
+    "",
+    "text",
+    "1",
+    "1.0",
+    "[1]",
+    "null",
+    "true",
+    '{"a": 1}',
+    "😀",
+    "\x00",
+    "a\x00b",
+    "\ud800",
+    "\\ud800",
+    " padded ",
+    "x" * 100_000,
+    {"deep": [[[[{"a": None}]]]]},
+    {"\x00": "\x00", "\udfff": 1, "😀": "é"},
+    {"n": [0, False, 1, True, 1.0, 10**30, 0.1]},
+]
+
+
+async def test_kwargs_come_back_exactly(runs: RunRepository) -> None:
+    for number, value in enumerate(KWARGS):
+        made = await runs.create_run(create(str(number), str(number), kwargs=value))
+        read = await runs.get_run(str(number))
+        (listed,) = await runs.list_runs_by_thread(str(number))
+        assert read is not None
+        for kwargs in (made.kwargs, read.kwargs, listed.kwargs):
+            assert exact(kwargs) == exact(value)
 
 
 def exact(value: Any) -> Any:
@@ -162,31 +162,31 @@ async def test_what_is_not_json_in_kwargs_becomes_its_string(runs: RunRepository
     assert made == await runs.get_run("r")
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-async def test_kwargs_refuse_nan_and_infinity(runs: RunRepository, value: float) -> None:
-    with pytest.raises(InvalidValueError, match=r"kwargs\.a\[1\]"):
-        await runs.create_run(create(kwargs={"a": [0, value]}))
+async def test_kwargs_refuse_nan_and_infinity(runs: RunRepository) -> None:
+    for value in (math.nan, math.inf, -math.inf):
+        with pytest.raises(InvalidValueError, match=r"kwargs\.a\[1\]"):
+            await runs.create_run(create(kwargs={"a": [0, value]}))
 
 
-@pytest.mark.parametrize(
-    ("metadata", "path"),
-    [
-        ({"a": {"b": math.nan}}, "metadata.a.b"),
-        ({"a": [0, math.inf]}, r"metadata.a\[1\]"),
-        ({"a": "x\x00"}, "metadata.a"),
-        ({"a\x00": 1}, "metadata"),
-        ({"a": "\ud800"}, "metadata.a"),
-        ({"a": uuid.uuid4()}, "metadata.a"),
-        ({"a": (1, 2)}, "metadata.a"),
-        ({1: "a"}, "metadata"),
-        ([], "metadata"),
-        (None, "metadata"),
-    ],
-)
-async def test_metadata_is_strict(runs: RunRepository, metadata: Any, path: str) -> None:
-    with pytest.raises(InvalidValueError, match=path):
-        await runs.create_run(create(metadata=metadata))
-    assert await runs.get_run("r") is None
+NOT_METADATA: list[tuple[Any, str]] = [
+    ({"a": {"b": math.nan}}, "metadata.a.b"),
+    ({"a": [0, math.inf]}, r"metadata.a\[1\]"),
+    ({"a": "x\x00"}, "metadata.a"),
+    ({"a\x00": 1}, "metadata"),
+    ({"a": "\ud800"}, "metadata.a"),
+    ({"a": uuid.uuid4()}, "metadata.a"),
+    ({"a": (1, 2)}, "metadata.a"),
+    ({1: "a"}, "metadata"),
+    ([], "metadata"),
+    (None, "metadata"),
+]
+
+
+async def test_metadata_is_strict(runs: RunRepository) -> None:
+    for metadata, path in NOT_METADATA:
+        with pytest.raises(InvalidValueError, match=path):
+            await runs.create_run(create(metadata=metadata))
+    assert await runs.count_runs() == 0
 
 
 async def test_metadata_in_the_result_is_not_the_callers(runs: RunRepository) -> None:
@@ -196,37 +196,35 @@ async def test_metadata_in_the_result_is_not_the_callers(runs: RunRepository) ->
     assert made.metadata == {"a": [1]}
 
 
-@pytest.mark.parametrize(
-    ("field", "length"),
-    [
-        ("run_id", 64),
-        ("thread_id", 64),
-        ("assistant_id", 128),
-        ("user_id", 64),
-        ("follow_up_to_run_id", 64),
-        ("owner_worker_id", 128),
-        ("idempotency_key", 255),
-        ("stop_reason", 50),
-        ("operation_kind", 32),
-        ("multitask_strategy", 20),
-    ],
-)
-async def test_lengths_count_characters(runs: RunRepository, field: str, length: int) -> None:
-    with pytest.raises(InvalidValueError) as refused:
-        await runs.create_run(create(**{"run_id": "r", field: "😀" * (length + 1)}))
-    assert refused.value.field == field
-    made = await runs.create_run(create(**{"run_id": "r", field: "😀" * length}))
-    assert getattr(await runs.get_run(made.run_id), field) == "😀" * length
+LENGTHS = [
+    ("run_id", 64),
+    ("thread_id", 64),
+    ("assistant_id", 128),
+    ("user_id", 64),
+    ("follow_up_to_run_id", 64),
+    ("owner_worker_id", 128),
+    ("idempotency_key", 255),
+    ("stop_reason", 50),
+    ("operation_kind", 32),
+    ("multitask_strategy", 20),
+]
 
 
-@pytest.mark.parametrize("field", ["run_id", "thread_id", "user_id"])
-@pytest.mark.parametrize("value", ["a\x00b", "\ud800"])
-async def test_ids_hold_what_every_engine_can_store(
-    runs: RunRepository, field: str, value: str
-) -> None:
-    with pytest.raises(InvalidValueError) as refused:
-        await runs.create_run(create(**{field: value}))
-    assert refused.value.field == field
+async def test_lengths_count_characters(runs: RunRepository) -> None:
+    for field, length in LENGTHS:
+        with pytest.raises(InvalidValueError) as refused:
+            await runs.create_run(create(**{"run_id": field, field: "😀" * (length + 1)}))
+        assert refused.value.field == field
+        made = await runs.create_run(create(**{"run_id": field, field: "😀" * length}))
+        assert getattr(await runs.get_run(made.run_id), field) == "😀" * length
+
+
+async def test_ids_hold_what_every_engine_can_store(runs: RunRepository) -> None:
+    for field in ("run_id", "thread_id", "user_id"):
+        for value in ("a\x00b", "\ud800"):
+            with pytest.raises(InvalidValueError) as refused:
+                await runs.create_run(create(**{field: value}))
+            assert refused.value.field == field
 
 
 async def test_long_texts_have_no_limit(runs: RunRepository) -> None:
@@ -353,14 +351,15 @@ async def test_a_walk_needs_a_place_to_go_on_from(runs: RunRepository) -> None:
             await runs.list_runs_before("t", before_run_id=missing)
 
 
-@pytest.mark.parametrize("bound", [-1, True, 1.0, "1", 2**63])
-async def test_bounds_are_whole_numbers(runs: RunRepository, bound: Any) -> None:
-    with pytest.raises(InvalidValueError, match="limit"):
-        await runs.list_runs_by_thread("t", limit=bound)
-    with pytest.raises(InvalidValueError, match="offset"):
-        await runs.list_runs_by_thread("t", offset=bound)
-    with pytest.raises(InvalidValueError, match="limit"):
-        await runs.list_runs_before("t", limit=bound)
+async def test_bounds_are_whole_numbers(runs: RunRepository) -> None:
+    bounds: list[Any] = [-1, True, 1.0, "1", 2**63]
+    for bound in bounds:
+        with pytest.raises(InvalidValueError, match="limit"):
+            await runs.list_runs_by_thread("t", limit=bound)
+        with pytest.raises(InvalidValueError, match="offset"):
+            await runs.list_runs_by_thread("t", offset=bound)
+        with pytest.raises(InvalidValueError, match="limit"):
+            await runs.list_runs_before("t", limit=bound)
 
 
 async def test_an_owner_filter_never_matches_a_run_without_owner(runs: RunRepository) -> None:
@@ -455,47 +454,48 @@ async def test_runs_that_replay_an_edit(runs: RunRepository) -> None:
     assert ids(await runs.list_edit_regenerate_runs("t", user_id="r1")) == ["r1"]
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [
-        "null",
-        "[]",
-        '"text"',
-        "1",
-        "1.5",
-        "true",
-        '{"a": 1, "a": 2}',
-        '{"regenerate_from_run_id": "a", "b": "\\u0000\\ud800"}',
-        '{"a": 123456789012345678901234567890}',
-        "[" * 600 + "]" * 600,
-    ],
-    ids=lambda text: text[:12],
-)
+STORED = [
+    "null",
+    "[]",
+    '"text"',
+    "1",
+    "1.5",
+    "true",
+    '{"a": 1, "a": 2}',
+    '{"regenerate_from_run_id": "a", "b": "\\u0000\\ud800"}',
+    '{"a": 123456789012345678901234567890}',
+    "[" * 600 + "]" * 600,
+]
+
+
 async def test_a_stored_value_of_any_shape_never_fails(
-    runs: RunRepository, raw_sql: Callable[..., Any], stored: str
+    runs: RunRepository, raw_sql: Callable[..., Any]
 ) -> None:
-    raw_sql(INSERT, "r", "t", "success", stored, stored, "2026-01-01 00:00:00", "2026-01-01")
-    (run,) = await runs.list_runs_by_thread("t")
-    assert isinstance(run.metadata, dict)
-    assert run.created_time == DAY
-    assert run.operation_kind == "run"
-    assert await runs.get_run("r") == run
-    assert await runs.get_runs("t", ["r"]) == {"r": run}
-    assert isinstance(await runs.list_successful_regenerate_sources("t"), set)
-    assert await runs.list_edit_regenerate_runs("t") == []
-    assert (await runs.aggregate_tokens_by_thread("t"))["total_runs"] == 1
-    assert await runs.update_run_status("r", "success", error="again")
+    for number, stored in enumerate(STORED):
+        name = str(number)
+        raw_sql(INSERT, name, name, "success", stored, stored, "2026-01-01 00:00:00", "2026-01-01")
+        (run,) = await runs.list_runs_by_thread(name)
+        assert isinstance(run.metadata, dict)
+        assert run.created_time == DAY
+        assert run.operation_kind == "run"
+        assert await runs.get_run(name) == run
+        assert await runs.get_runs(name, [name]) == {name: run}
+        assert isinstance(await runs.list_successful_regenerate_sources(name), set)
+        assert await runs.list_edit_regenerate_runs(name) == []
+        assert (await runs.aggregate_tokens_by_thread(name))["total_runs"] == 1
+        assert await runs.update_run_status(name, "success", error="again")
 
 
 @pytest.mark.engines("sqlite", "mysql", why="PostgreSQL's json column takes nothing but JSON")
-@pytest.mark.parametrize("stored", ["", "{", "not json", '{"a": NaN}', "NaN"])
 async def test_stored_text_that_is_not_json_never_fails(
-    runs: RunRepository, raw_sql: Callable[..., Any], stored: str
+    runs: RunRepository, raw_sql: Callable[..., Any]
 ) -> None:
-    raw_sql(INSERT, "r", "t", "pending", stored, stored, "2026-01-01 00:00:00", "2026-01-01")
-    (run,) = await runs.list_runs_by_thread("t")
-    assert isinstance(run.metadata, dict)
-    assert len(await runs.list_inflight()) == 1
+    for number, stored in enumerate(["", "{", "not json", '{"a": NaN}', "NaN"]):
+        name = str(number)
+        raw_sql(INSERT, name, name, "pending", stored, stored, "2026-01-01 00:00:00", "2026-01-01")
+        (run,) = await runs.list_runs_by_thread(name)
+        assert isinstance(run.metadata, dict)
+    assert len(await runs.list_inflight()) == 5
 
 
 async def test_old_and_new_runs_sort_together(

@@ -71,14 +71,14 @@ async def test_nobody_else_renews(runs: RunRepository) -> None:
     assert await stored(runs) == before
 
 
-@pytest.mark.parametrize("final", FINAL)
-async def test_a_finished_run_is_not_renewed(runs: RunRepository, final: str) -> None:
-    await runs.create_run(create(status=final, owner_worker_id="w"))
-    renewal = await runs.renew_lease("r", owner_worker_id="w", lease_seconds=60)
-    assert renewal == LeaseRenewal(renewed=False)
-    end = datetime(2030, 1, 1, tzinfo=UTC)
-    assert not (await runs.set_lease("r", owner_worker_id="w", lease_expires_at=end)).renewed
-    assert (await stored(runs)).lease_expires_at is None
+async def test_a_finished_run_is_not_renewed(runs: RunRepository) -> None:
+    for final in FINAL:
+        await runs.create_run(create(final, status=final, owner_worker_id="w"))
+        renewal = await runs.renew_lease(final, owner_worker_id="w", lease_seconds=60)
+        assert renewal == LeaseRenewal(renewed=False)
+        end = datetime(2030, 1, 1, tzinfo=UTC)
+        assert not (await runs.set_lease(final, owner_worker_id="w", lease_expires_at=end)).renewed
+        assert (await stored(runs, final)).lease_expires_at is None
 
 
 async def test_a_renewal_reports_a_cancel_request(runs: RunRepository) -> None:
@@ -108,32 +108,34 @@ async def test_the_first_action_wins(runs: RunRepository) -> None:
     assert again.cancel_requested_at == run.cancel_requested_at
 
 
-@pytest.mark.parametrize("final", FINAL)
-async def test_a_finished_run_cannot_be_cancelled(runs: RunRepository, final: str) -> None:
-    await runs.create_run(create(status=final))
-    assert await runs.request_cancel("r", action="interrupt") is None
-    assert (await stored(runs)).cancel_action is None
-    assert await runs.request_cancel("missing", action="interrupt") is None
+async def test_a_finished_run_cannot_be_cancelled(runs: RunRepository) -> None:
+    for final in FINAL:
+        await runs.create_run(create(final, status=final))
+        assert await runs.request_cancel(final, action="interrupt") is None
+        assert (await stored(runs, final)).cancel_action is None
+        assert await runs.request_cancel("missing", action="interrupt") is None
 
 
-@pytest.mark.parametrize("action", ["stop", "", None])
-async def test_unknown_actions_are_refused(runs: RunRepository, action: Any) -> None:
-    with pytest.raises(InvalidValueError, match="action"):
-        await runs.request_cancel("r", action=action)
+async def test_unknown_actions_are_refused(runs: RunRepository) -> None:
+    unknown: list[Any] = ["stop", "", None]
+    for action in unknown:
+        with pytest.raises(InvalidValueError, match="action"):
+            await runs.request_cancel("r", action=action)
 
 
-@pytest.mark.parametrize("status", FINAL)
-@pytest.mark.parametrize("active", ["pending", "running"])
-async def test_an_outcome_is_written_once(runs: RunRepository, status: str, active: str) -> None:
-    await runs.admit_run(create())
-    await runs.update_run_status("r", active)
-    outcome = await runs.finalize_run("r", status=status, error="e", stop_reason="s")
-    assert outcome == RunFinalization(finalized=True, cancel_action=None)
-    run = await stored(runs)
-    assert (run.status, run.error, run.stop_reason) == (status, "e", "s")
-    assert await runs.finalize_run("r", status="error") == RunFinalization(finalized=False)
-    assert (await stored(runs)).status == status
-    await runs.admit_run(create("r2"))
+async def test_an_outcome_is_written_once(runs: RunRepository) -> None:
+    for status in FINAL:
+        for active in ("pending", "running"):
+            name = f"{status}-{active}"
+            await runs.admit_run(create(name))
+            await runs.update_run_status(name, active)
+            outcome = await runs.finalize_run(name, status=status, error="e", stop_reason="s")
+            assert outcome == RunFinalization(finalized=True, cancel_action=None)
+            run = await stored(runs, name)
+            assert (run.status, run.error, run.stop_reason) == (status, "e", "s")
+            late = await runs.finalize_run(name, status="error")
+            assert late == RunFinalization(finalized=False)
+            assert (await stored(runs, name)).status == status
 
 
 async def test_an_outcome_gives_way_to_a_cancel_request(runs: RunRepository) -> None:
@@ -151,10 +153,10 @@ async def test_no_run_has_no_outcome(runs: RunRepository) -> None:
     assert await runs.finalize_run("r", status="error") == RunFinalization(finalized=False)
 
 
-@pytest.mark.parametrize("status", ["pending", "running"])
-async def test_an_outcome_is_not_an_active_state(runs: RunRepository, status: str) -> None:
-    with pytest.raises(InvalidValueError, match="status"):
-        await runs.finalize_run("r", status=status)
+async def test_an_outcome_is_not_an_active_state(runs: RunRepository) -> None:
+    for status in ("pending", "running"):
+        with pytest.raises(InvalidValueError, match="status"):
+            await runs.finalize_run("r", status=status)
 
 
 async def test_a_run_without_a_live_lease_is_claimed(runs: RunRepository) -> None:
@@ -173,11 +175,11 @@ async def test_a_run_without_a_live_lease_is_claimed(runs: RunRepository) -> Non
     assert not await runs.claim_expired_run("missing", error="lost")
 
 
-@pytest.mark.parametrize("final", FINAL)
-async def test_a_finished_run_is_not_claimed(runs: RunRepository, final: str) -> None:
-    await runs.create_run(create(status=final))
-    assert not await runs.claim_expired_run("r", error="lost")
-    assert (await stored(runs)).error is None
+async def test_a_finished_run_is_not_claimed(runs: RunRepository) -> None:
+    for final in FINAL:
+        await runs.create_run(create(final, status=final))
+        assert not await runs.claim_expired_run(final, error="lost")
+        assert (await stored(runs, final)).error is None
 
 
 async def test_a_claim_frees_the_slot(runs: RunRepository) -> None:

@@ -105,15 +105,16 @@ async def test_a_missing_run_is_not_changed(runs: RunRepository) -> None:
     assert not await runs.update_run_completion("r", status="success")
 
 
-@pytest.mark.parametrize("status", ["done", "", "Success", None, 1])
-async def test_unknown_states_are_refused(runs: RunRepository, status: Any) -> None:
+async def test_unknown_states_are_refused(runs: RunRepository) -> None:
     await runs.create_run(create())
-    with pytest.raises(InvalidValueError, match="status"):
-        await runs.update_run_status("r", status)
-    with pytest.raises(InvalidValueError, match="status"):
-        await runs.update_run_completion("r", status=status)
-    with pytest.raises(InvalidValueError, match="status"):
-        await runs.finalize_run("r", status=status)
+    unknown: list[Any] = ["done", "", "Success", None, 1]
+    for status in unknown:
+        with pytest.raises(InvalidValueError, match="status"):
+            await runs.update_run_status("r", status)
+        with pytest.raises(InvalidValueError, match="status"):
+            await runs.update_run_completion("r", status=status)
+        with pytest.raises(InvalidValueError, match="status"):
+            await runs.finalize_run("r", status=status)
 
 
 async def test_only_a_pending_run_starts(runs: RunRepository) -> None:
@@ -168,27 +169,25 @@ async def test_a_figure_that_does_not_exist_is_a_type_error(runs: RunRepository)
         await runs.update_run_progress("r", total_token=1)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("total_tokens", 2**63),
-        ("total_tokens", 1.5),
-        ("total_tokens", True),
-        ("total_tokens", "1"),
-        ("token_usage_by_model", {"m": {"total_tokens": float("nan")}}),
-        ("token_usage_by_model", {"m": "\x00"}),
-        ("token_usage_by_model", []),
-        ("last_ai_message", 5),
-    ],
-)
-async def test_figures_that_do_not_fit_are_refused(
-    runs: RunRepository, name: str, value: Any
-) -> None:
+NOT_FIGURES: list[tuple[str, Any]] = [
+    ("total_tokens", 2**63),
+    ("total_tokens", 1.5),
+    ("total_tokens", True),
+    ("total_tokens", "1"),
+    ("token_usage_by_model", {"m": {"total_tokens": float("nan")}}),
+    ("token_usage_by_model", {"m": "\x00"}),
+    ("token_usage_by_model", []),
+    ("last_ai_message", 5),
+]
+
+
+async def test_figures_that_do_not_fit_are_refused(runs: RunRepository) -> None:
     await runs.create_run(create(status="running"))
-    with pytest.raises(InvalidValueError, match=name):
-        await runs.update_run_progress("r", **{name: value})
-    with pytest.raises(InvalidValueError, match=name):
-        await runs.update_run_completion("r", status="success", **{name: value})
+    for name, value in NOT_FIGURES:
+        with pytest.raises(InvalidValueError, match=name):
+            await runs.update_run_progress("r", **{name: value})
+        with pytest.raises(InvalidValueError, match=name):
+            await runs.update_run_completion("r", status="success", **{name: value})
 
 
 async def test_summaries_are_cut_and_clean(runs: RunRepository) -> None:
@@ -279,30 +278,30 @@ async def test_sums_over_finished_runs(runs: RunRepository) -> None:
     assert (mine["total_runs"], mine["total_tokens"]) == (1, 100)
 
 
-@pytest.mark.parametrize(
-    ("stored", "by_model"),
-    [
-        ("null", {"m": {"tokens": 7, "runs": 1}}),
-        ("{}", {"m": {"tokens": 7, "runs": 1}}),
-        ("[1]", {"m": {"tokens": 7, "runs": 1}}),
-        ("5", {"m": {"tokens": 7, "runs": 1}}),
-        ('{"x": null}', {"x": {"tokens": 0, "runs": 1}}),
-        ('{"x": 5}', {"x": {"tokens": 0, "runs": 1}}),
-        ('{"x": [5]}', {"x": {"tokens": 0, "runs": 1}}),
-        ('{"x": {"total_tokens": "5"}}', {"x": {"tokens": 0, "runs": 1}}),
-        ('{"x": {"total_tokens": true}}', {"x": {"tokens": 0, "runs": 1}}),
-        ('{"x": {"total_tokens": 5.0}}', {"x": {"tokens": 5, "runs": 1}}),
-        ('{"x": {"total_tokens": 1e400}}', {"x": {"tokens": 0, "runs": 1}}),
-        ('{"": {"total_tokens": 1}}', {"": {"tokens": 1, "runs": 1}}),
-    ],
-)
+STORED: list[tuple[str, Any]] = [
+    ("null", {"m": {"tokens": 7, "runs": 1}}),
+    ("{}", {"m": {"tokens": 7, "runs": 1}}),
+    ("[1]", {"m": {"tokens": 7, "runs": 1}}),
+    ("5", {"m": {"tokens": 7, "runs": 1}}),
+    ('{"x": null}', {"x": {"tokens": 0, "runs": 1}}),
+    ('{"x": 5}', {"x": {"tokens": 0, "runs": 1}}),
+    ('{"x": [5]}', {"x": {"tokens": 0, "runs": 1}}),
+    ('{"x": {"total_tokens": "5"}}', {"x": {"tokens": 0, "runs": 1}}),
+    ('{"x": {"total_tokens": true}}', {"x": {"tokens": 0, "runs": 1}}),
+    ('{"x": {"total_tokens": 5.0}}', {"x": {"tokens": 5, "runs": 1}}),
+    ('{"x": {"total_tokens": 1e400}}', {"x": {"tokens": 0, "runs": 1}}),
+    ('{"": {"total_tokens": 1}}', {"": {"tokens": 1, "runs": 1}}),
+]
+
+
 async def test_sums_over_whatever_is_stored(
-    runs: RunRepository, raw_sql: Callable[..., Any], stored: str, by_model: Any
+    runs: RunRepository, raw_sql: Callable[..., Any]
 ) -> None:
     await runs.create_run(create(model_name="m"))
     await runs.update_run_completion("r", status="success", total_tokens=7)
-    raw_sql("UPDATE runs SET token_usage_by_model = %s WHERE run_id = 'r'", stored)
-    usage = await runs.aggregate_tokens_by_thread("t")
-    assert usage["by_model"] == by_model
-    assert usage["total_tokens"] == 7
-    assert isinstance((await runs.get_run("r")).token_usage_by_model, dict)
+    for stored, by_model in STORED:
+        raw_sql("UPDATE runs SET token_usage_by_model = %s WHERE run_id = 'r'", stored)
+        usage = await runs.aggregate_tokens_by_thread("t")
+        assert (stored, usage["by_model"]) == (stored, by_model)
+        assert usage["total_tokens"] == 7
+        assert isinstance((await runs.get_run("r")).token_usage_by_model, dict)
