@@ -59,11 +59,16 @@ async def test_orphans_and_their_threads_become_errors(config: StorageConfig) ->
 
 async def test_what_was_admitted_ends_with_the_block(config: StorageConfig) -> None:
     """Also when the block fails: a run that nobody executes is interrupted."""
-    with pytest.raises(ZeroDivisionError):
+    admitted: list[str] = []
+
+    async def fail() -> None:
         async with gateway_runtime(config, drain_seconds=0) as runtime:
-            run = await runtime.run_manager.create_or_reject("t")
+            admitted.append((await runtime.run_manager.create_or_reject("t")).run_id)
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
     async with gateway_runtime(config) as runtime:
-        row = await runtime.run_store.get(run.run_id, user_id=None)
+        row = await runtime.run_store.get(admitted[0], user_id=None)
         assert row is not None
         assert row["status"] == "interrupted"
