@@ -38,8 +38,7 @@ class Result:
     """Column names, where rows were wanted and the query does not declare them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """How a call stands to transactions."""
 
     begin: bool = False

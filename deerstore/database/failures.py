@@ -15,6 +15,7 @@ __all__ = [
     "lost_error",
     "retryable_error",
     "timeout_error",
+    "unreachable_error",
 ]
 
 # Broken constraints carry these SQLSTATEs on every engine, so that a caller can tell them apart
@@ -79,6 +80,13 @@ def timeout_error(query: CompiledQuery | None, seconds: float | None) -> QueryEx
 def retryable_error(query: CompiledQuery | None, reason: str) -> RetryableError:
     """The engine gave up one of several competitors."""
     return RetryableError(f"{_where(query)} was given up by the engine: {reason}")
+
+
+def unreachable_error(place: str, error: Exception) -> ConnectionLostError:
+    """No connection can be made. ``place`` must not hold a password."""
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else None
+    kind = type(error).__name__ if code is None else f"{type(error).__name__} {code}"
+    return ConnectionLostError(f"{place} cannot be reached ({kind})")
 
 
 def lost_error(query: CompiledQuery | None, reason: str) -> ConnectionLostError:

@@ -29,6 +29,7 @@ from deerstore.database.failures import (
     execution_error,
     lost_error,
     retryable_error,
+    unreachable_error,
 )
 from deerstore.database.mysql_drivers import Driver, driver_named
 from deerstore.database.mysql_text import BulkInsert, bulk_insert
@@ -271,8 +272,10 @@ class MySQLEngine(Engine):
         self._kwargs = config.targets.aiomysql_kwargs()
         # The server counts whole seconds, and knows no zero here.
         seconds = max(1, int(lock_patience(config)))
-        waits = f"innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
-        self._kwargs["init_command"] = f"{self._kwargs['init_command']}, {waits}"
+        settings = f"innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}"
+        # A server may be told to ignore the character set of the handshake.
+        settings += ", NAMES utf8mb4"
+        self._kwargs["init_command"] = f"{self._kwargs['init_command']}, {settings}"
         self._bulks: dict[str, BulkInsert | None] = {}
         self.codec = Codec(
             engine="mysql",
@@ -376,7 +379,7 @@ class MySQLEngine(Engine):
                 f"{place}: the database does not exist; create it with: "
                 f"CREATE DATABASE `{self._config.db_name}` CHARACTER SET utf8mb4"
             )
-        return lost_error(None, f"{place} cannot be reached ({type(error).__name__} {code})")
+        return unreachable_error(place, error)
 
 
 def _code(error: Exception) -> int:

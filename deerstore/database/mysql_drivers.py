@@ -118,7 +118,7 @@ class _AsyncMy(Driver):
         }
         with contextlib.suppress(ValueError):
             if "stmt_cache_size" in inspect.signature(connection.connect).parameters:
-                self._options["stmt_cache_size"] = 256
+                self._options["stmt_cache_size"] = 512
 
     async def connect(self, kwargs: Mapping[str, Any]) -> Any:
         raw = self._connection(**kwargs, autocommit=True, client_flag=_FOUND_ROWS, **self._options)

@@ -27,7 +27,8 @@ _PLAIN: dict[type, Callable[[Any], str]] = {
     float: _float,
     Decimal: str,
     bytes: lambda value: f"X'{value.hex()}'",
-    datetime: lambda value: f"'{value.isoformat(' ', 'microseconds')}'",
+    # In UTC, as everything is here; the offset would not be understood everywhere.
+    datetime: lambda value: f"'{value.isoformat(' ', 'microseconds')[:26]}'",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
@@ -17,7 +18,12 @@ from deerstore.database.engine import (
     Verdict,
     lock_patience,
 )
-from deerstore.database.failures import execution_error, lost_error, retryable_error
+from deerstore.database.failures import (
+    execution_error,
+    lost_error,
+    retryable_error,
+    unreachable_error,
+)
 from deerstore.errors import ConfigError
 from deerstore.queries import Codec, CompiledQuery, CompiledStep
 
@@ -97,13 +103,19 @@ class PostgresConnection(Connection):
             await self._raw.execute(_BEGIN_READING)
         else:
             await self._open(scope)
+        # Not the driver's cursor, whose named statement PgBouncer would leave behind on a server
+        # connection of somebody else. The name tells statements apart, since the driver remembers
+        # what a FETCH of that name gives.
+        sql = query.steps[0].sql
+        name = f"deerstore_{blake2s(sql.encode(), digest_size=8).hexdigest()}"
         try:
-            cursor = await self._raw.cursor(query.steps[0].sql, *bound[0])
-            while rows := await cursor.fetch(batch):
+            await self._raw.execute(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}", *bound[0])
+            while rows := await self._raw.fetch(f"FETCH FORWARD {batch:d} FROM {name}"):
                 yield Result(rows, len(rows), tuple(rows[0].keys()))
+                if len(rows) < batch:
+                    break
         except GeneratorExit:
-            if own:
-                await self.rollback()
+            await (self.rollback() if own else self._raw.execute(f"CLOSE {name}"))
             raise
         except Exception:
             if not own:
@@ -111,8 +123,7 @@ class PostgresConnection(Connection):
             elif self.in_transaction:
                 await self.rollback()
             raise
-        if own:
-            await self.rollback()
+        await (self.rollback() if own else self._raw.execute(f"CLOSE {name}"))
 
     async def begin(self, savepoints: Sequence[str]) -> None:
         await self._open(Scope(begin=True, inside=True, savepoints=tuple(savepoints)))
@@ -231,6 +242,13 @@ class PostgresEngine(Engine):
         self._config = config
         self._kwargs = config.targets.asyncpg_kwargs()
         if not config.pgbouncer:
+            # Every statement is prepared once per connection: by default the driver keeps a
+            # hundred of them, no long ones, and forgets them after five minutes.
+            self._kwargs |= {
+                "statement_cache_size": 2_000,
+                "max_cached_statement_lifetime": 0,
+                "max_cacheable_statement_size": 0,
+            }
             # Behind PgBouncer the setting would stick to a server connection of somebody else.
             milliseconds = max(1, round(lock_patience(config) * 1000))
             self._kwargs["server_settings"]["lock_timeout"] = str(milliseconds)
@@ -261,9 +279,7 @@ class PostgresEngine(Engine):
                 f"CREATE DATABASE \"{self._config.db_name}\" ENCODING 'UTF8'"
             ) from error
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise lost_error(
-                None, f"{self._config.location} cannot be reached ({type(error).__name__})"
-            ) from error
+            raise unreachable_error(self._config.location, error) from error
         return PostgresConnection(raw, self._config.command_timeout)
 
     def judge(self, error: Exception, query: CompiledQuery | None) -> Verdict:

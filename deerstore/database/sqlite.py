@@ -34,6 +34,7 @@ from deerstore.database.failures import (
 )
 from deerstore.database.gate import WriterGate, gate_of
 from deerstore.database.sqlite_thread import ThreadSide, primary_code
+from deerstore.errors import ConnectionLostError
 from deerstore.queries import Codec, CompiledQuery
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class _Worker(aiosqlite.Connection):
         self.thread.daemon = True
 
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
-        return await self._execute(function, *args)  # type: ignore[no-untyped-call]
+        # Wrapped, since aiosqlite's debug log shows the function with its arguments.
+        return await self._execute(lambda: function(*args))  # type: ignore[no-untyped-call]
 
 
 class SQLiteConnection(Connection):
@@ -228,7 +230,7 @@ class SQLiteEngine(Engine):
         try:
             await connection.open()
         except (sqlite3.Error, OSError) as error:
-            raise lost_error(None, f"{self.path} cannot be opened ({_reason(error)})") from error
+            raise ConnectionLostError(f"{self.path} cannot be opened: {_reason(error)}") from error
         return connection
 
     def judge(self, error: Exception, query: CompiledQuery | None) -> Verdict:

@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The second MySQL driver doubles the tests of MySQL only."""
 
     def is_for_another_engine(item: pytest.Item) -> bool:
-        params = getattr(item, "callspec", None) and item.callspec.params or {}
+        params = getattr(getattr(item, "callspec", None), "params", {})
         return params.get("mysql_driver") == "asyncmy" and params.get("engine") != "mysql"
 
     left_out = [item for item in items if is_for_another_engine(item)]

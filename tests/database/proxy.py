@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 
@@ -17,7 +18,7 @@ class Proxy:
         self.trips = 0
         """How often a client spoke after the server had."""
 
-    async def __aenter__(self) -> Proxy:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self
 

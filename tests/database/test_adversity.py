@@ -144,8 +144,8 @@ async def test_a_statement_that_gets_no_answer_ends_with_the_deadline(
 
 async def test_a_server_that_cannot_be_reached_is_named_without_the_password(open_database, url):
     async with Proxy(url) as proxy:
-        nowhere = proxy.url.replace("://", "://").replace("rootpw", "s3cr3t-word")
-    with pytest.raises(ConnectionLostError, match="127.0.0.1") as caught:
+        nowhere = proxy.url.replace("rootpw", "s3cr3t-word")
+    with pytest.raises(ConnectionLostError, match=r"127\.0\.0\.1") as caught:
         await open_database(at=nowhere)
     assert "s3cr3t-word" not in repr(caught.value)
 
