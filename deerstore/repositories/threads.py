@@ -56,6 +56,8 @@ _build: Callable[[Any], ThreadMeta] = row_builder(
 _ASSISTANT_LENGTH = 128
 _NAME_LENGTH = 256
 _STATUS_LENGTH = 20
+_DEPTHS = (200, 2_000, 10_000)
+"""How many threads of each filter are looked at to find a rare one, one step after the other."""
 
 
 def build_thread_meta_repository(executor: Executor) -> ThreadMetaRepository:
@@ -230,7 +232,7 @@ class SqlThreadMetaRepository:
             driving = filters.pop(await self._rarest(filters))
             query = statement("metadata_match.search_threads", match="all", order=chosen)
             rows = await self._executor.fetch_tuples(
-                query, {**driving, **page, "others": json.dumps(filters)}
+                query, {**driving, **page, "more_filters": json.dumps(filters)}
             )
         return [_build(row) for row in rows]
 
@@ -238,10 +240,19 @@ class SqlThreadMetaRepository:
         return int(await self._executor.fetch_value(statement("threads.count_threads")))
 
     async def _rarest(self, filters: list[Filter]) -> int:
-        position = await self._executor.fetch_value(
-            statement("metadata_match.rarest_filter"), filters=json.dumps(filters)
-        )
-        return int(position)
+        """The position of the filter to drive a search from.
+
+        Looking costs as much as the rarest filter has threads, at most the last depth; beyond it
+        all are so frequent that a page is full soon, whichever drives.
+        """
+        asked = json.dumps([{"position": n, **each} for n, each in enumerate(filters)])
+        for depth in _DEPTHS:
+            rows = await self._executor.fetch_tuples(
+                statement("metadata_match.rare_filter"), {"filters": asked, "depth": depth}
+            )
+            if rows:
+                return int(rows[0][0])
+        return 0
 
     async def _update(
         self, name: str, thread_id: IdLike, user_id: IdLike | None, **changes: Any

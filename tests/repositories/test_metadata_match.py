@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 from deerstore.errors import InvalidMetadataFilterError, InvalidValueError
 from deerstore.repositories import ThreadMetaCreate, build_thread_meta_repository
 from deerstore.repositories.metadata_filters import metadata_filters
-from tests.repositories.test_threads import INSERT
+from tests.repositories.test_threads import DAY, INSERT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from deerstore.database import Database
     from deerstore.repositories import ThreadMetaRepository
-
-DAY = "2026-01-01 00:00:00.000000"
 
 #: What may stand behind a key in a table, as JSON text.
 STORED = [
@@ -304,7 +302,9 @@ async def test_text_that_is_not_json_fails_nothing_and_nan_spoils_only_itself(
 async def test_odd_escapes_spoil_only_their_own_string(
     threads: ThreadMetaRepository, raw_sql: Callable[..., Any]
 ) -> None:
-    for n, odd in enumerate(["\\u0000", "\\ud800", "\\udc00 x", "\\ud83d\\ud83d\\ude00", "\\uDFFF"]):
+    for n, odd in enumerate(
+        ["\\u0000", "\\ud800", "\\udc00 x", "\\ud83d\\ud83d\\ude00", "\\uDFFF"]
+    ):
         raw_sql(INSERT, f"t{n}", None, f'{{"odd": "a{odd}b", "k": 1, "{odd}": 2}}', DAY, DAY)
     assert len(await found(threads, k=1)) == 5
     for asked in ("a", "ab", "a\ufffdb", "a\ufffd\ufffdb", "a\\u0000b", "a😀b", "a xb"):
@@ -405,9 +405,7 @@ async def test_any_scalars_match_as_in_json(
     kept = []
     for n, metadata in enumerate(stored):
         try:
-            await threads.create_thread_meta(
-                ThreadMetaCreate(thread_id=str(n), metadata=metadata)
-            )
+            await threads.create_thread_meta(ThreadMetaCreate(thread_id=str(n), metadata=metadata))
         except InvalidValueError:
             continue
         kept.append((str(n), read(json.dumps(metadata))))

@@ -98,7 +98,7 @@ async def test_every_json_like_value_comes_back_exactly(events: RunEventReposito
         assert same((await events.append(event(value))).content, value)
 
 
-class Colour(str, enum.Enum):
+class Colour(enum.StrEnum):
     RED = "red"
 
 

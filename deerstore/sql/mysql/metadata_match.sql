@@ -10,59 +10,52 @@
 --   float_literal  what a number that was not written as an integer counts as: literal to a float
 --                  filter, which takes both kinds, - to an int filter, which does not
 
--- name: metadata_match.rarest_filter :value
--- doc: The position, from 0, of the filter to drive a search from: the one with the fewest threads,
--- doc: as far as 200 and 4,000 tell; of equals the first. `filters` is a JSON array of them.
--- plan: threads_meta_index.ix_threads_meta_index_created or _recent, at most 4,201 entries a filter
+-- name: metadata_match.rare_filter :optional
+-- doc: The `position` of a filter that at most `depth` threads match: of several the lowest, and no
+-- doc: row when all match more. `filters` is a JSON array of filters, each with the key `position`
+-- doc: beside the others.
+-- plan: threads_meta_index.ix_threads_meta_index_created, at most depth + 1 entries a filter
 -- param filters: text
+-- param depth: int
 -- column position: int
 WITH wanted AS (
     SELECT
-        given.position,
-        given.term,
-        CAST(given.number AS DOUBLE) AS number,
+        item.position,
+        item.term,
+        CAST(item.number AS DOUBLE) AS number,
         CASE
-            WHEN CHAR_LENGTH(given.value) <= 128 THEN given.value
-            ELSE CONCAT(LEFT(given.value, 64), ':', SHA2(given.value, 256))
+            WHEN CHAR_LENGTH(item.value) <= 128 THEN item.value
+            ELSE CONCAT(LEFT(item.value, 64), ':', SHA2(item.value, 256))
         END AS value,
-        given.literal,
-        given.float_literal
+        item.literal,
+        item.float_literal
     FROM JSON_TABLE(
         :filters,
         '$[*]' COLUMNS (
-            position FOR ORDINALITY,
+            position INT PATH '$.position',
             term VARCHAR(66) CHARACTER SET utf8mb4 PATH '$.term',
             number VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.number',
             value LONGTEXT CHARACTER SET utf8mb4 PATH '$.value',
             literal VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.literal',
             float_literal VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.float_literal'
         )
-    ) AS given
+    ) AS item
 )
 
-SELECT wanted.position - 1 AS position
+SELECT wanted.position
 FROM wanted
-ORDER BY
-    CASE
-        WHEN (
-            SELECT 1
-            FROM threads_meta_index AS i
-            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-            LIMIT 1 OFFSET 200
-        ) IS NULL THEN 0
-        WHEN (
-            SELECT 1
-            FROM threads_meta_index AS i
-            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-            LIMIT 1 OFFSET 4000
-        ) IS NULL THEN 1
-        ELSE 2
-    END,
-    wanted.position
+WHERE (
+    SELECT 1
+    FROM threads_meta_index AS i
+    WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
+    ORDER BY i.created_at, i.thread_id
+    LIMIT 1 OFFSET :depth
+) IS NULL
+ORDER BY wanted.position
 LIMIT 1;
 
 -- name: metadata_match.search_threads :many
--- doc: A page of the threads that match a filter, and with `all` the `others` too, a JSON array.
+-- doc: A page of the threads that match a filter, and with `all` the `more_filters` (JSON) too.
 -- doc: `created` and `recent` orders are newest first, `recent` with pinned threads in front.
 -- plan: threads_meta_index.ix_threads_meta_index_created or _recent in order, no sort; the others
 -- plan: by its primary key, the rows by that of threads_meta
@@ -71,7 +64,7 @@ LIMIT 1;
 -- param value: text
 -- param literal: text
 -- param float_literal: text
--- param others: text
+-- param more_filters: text
 -- param limit: int
 -- param offset: int
 -- variant match: one | all
@@ -84,7 +77,7 @@ LIMIT 1;
 -- column metadata_json: text
 -- column created_at: timestamp
 -- column updated_at: timestamp
-SELECT
+SELECT STRAIGHT_JOIN
     t.thread_id,
     t.assistant_id,
     t.user_id,
@@ -94,7 +87,7 @@ SELECT
     t.created_at,
     t.updated_at
 FROM threads_meta_index AS i
-STRAIGHT_JOIN threads_meta AS t ON t.thread_id = i.thread_id
+INNER JOIN threads_meta AS t ON t.thread_id = i.thread_id
 WHERE
     i.term = :term
     AND i.number = CAST(:number AS DOUBLE)
@@ -108,26 +101,24 @@ WHERE
         SELECT 1
         FROM (
             SELECT
-                given.position,
-                given.term,
-                CAST(given.number AS DOUBLE) AS number,
+                item.term,
+                CAST(item.number AS DOUBLE) AS number,
                 CASE
-                    WHEN CHAR_LENGTH(given.value) <= 128 THEN given.value
-                    ELSE CONCAT(LEFT(given.value, 64), ':', SHA2(given.value, 256))
+                    WHEN CHAR_LENGTH(item.value) <= 128 THEN item.value
+                    ELSE CONCAT(LEFT(item.value, 64), ':', SHA2(item.value, 256))
                 END AS value,
-                given.literal,
-                given.float_literal
+                item.literal,
+                item.float_literal
             FROM JSON_TABLE(
-                :others,
+                :more_filters,
                 '$[*]' COLUMNS (
-                    position FOR ORDINALITY,
                     term VARCHAR(66) CHARACTER SET utf8mb4 PATH '$.term',
                     number VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.number',
                     value LONGTEXT CHARACTER SET utf8mb4 PATH '$.value',
                     literal VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.literal',
                     float_literal VARCHAR(400) CHARACTER SET utf8mb4 PATH '$.float_literal'
                 )
-            ) AS given
+            ) AS item
         ) AS wanted
         WHERE NOT EXISTS (
             SELECT 1

@@ -10,58 +10,43 @@
 --   float_literal  what a number that was not written as an integer counts as: literal to a float
 --                  filter, which takes both kinds, - to an int filter, which does not
 
--- name: metadata_match.rarest_filter :value
--- doc: The position, from 0, of the filter to drive a search from: the one with the fewest threads,
--- doc: as far as 200 and 4,000 tell; of equals the first. `filters` is a JSON array of them.
--- plan: threads_meta_index.ix_threads_meta_index_created or _recent, at most 4,201 entries a filter
+-- name: metadata_match.rare_filter :optional
+-- doc: The `position` of a filter that at most `depth` threads match: of several the lowest, and no
+-- doc: row when all match more. `filters` is a JSON array of filters, each with the key `position`
+-- doc: beside the others.
+-- plan: threads_meta_index.ix_threads_meta_index_created, at most depth + 1 entries a filter
 -- param filters: text
+-- param depth: int
 -- column position: int
 WITH wanted AS (
     SELECT
-        given.position,
-        given.term,
-        CAST(given.number AS double precision) AS number,
+        CAST(item ->> 'position' AS integer) AS position,
+        item ->> 'term' AS term,
+        CAST(item ->> 'number' AS double precision) AS number,
         CASE
-            WHEN LENGTH(given.value) <= 128 THEN given.value
-            ELSE LEFT(given.value, 64)
-                || ':' || ENCODE(SHA256(CONVERT_TO(given.value, 'UTF8')), 'hex')
+            WHEN LENGTH(item ->> 'value') <= 128 THEN item ->> 'value'
+            ELSE LEFT(item ->> 'value', 64)
+                || ':' || ENCODE(SHA256(CONVERT_TO(item ->> 'value', 'UTF8')), 'hex')
         END AS value,
-        given.literal,
-        given.float_literal
-    FROM ROWS FROM (
-        JSON_TO_RECORDSET(CAST(CAST(:filters AS text) AS json)) AS (
-            term text,
-            number text,
-            value text,
-            literal text,
-            float_literal text
-        )
-    ) WITH ORDINALITY AS given (term, number, value, literal, float_literal, position)
+        item ->> 'literal' AS literal,
+        item ->> 'float_literal' AS float_literal
+    FROM JSON_ARRAY_ELEMENTS(CAST(CAST(:filters AS text) AS json)) AS item
 )
 
-SELECT wanted.position - 1 AS position
+SELECT wanted.position
 FROM wanted
-ORDER BY
-    CASE
-        WHEN (
-            SELECT 1
-            FROM threads_meta_index AS i
-            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-            LIMIT 1 OFFSET 200
-        ) IS NULL THEN 0
-        WHEN (
-            SELECT 1
-            FROM threads_meta_index AS i
-            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-            LIMIT 1 OFFSET 4000
-        ) IS NULL THEN 1
-        ELSE 2
-    END,
-    wanted.position
+WHERE (
+    SELECT 1
+    FROM threads_meta_index AS i
+    WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
+    ORDER BY i.created_at, i.thread_id
+    LIMIT 1 OFFSET :depth
+) IS NULL
+ORDER BY wanted.position
 LIMIT 1;
 
 -- name: metadata_match.search_threads :many
--- doc: A page of the threads that match a filter, and with `all` the `others` too, a JSON array.
+-- doc: A page of the threads that match a filter, and with `all` the `more_filters` (JSON) too.
 -- doc: `created` and `recent` orders are newest first, `recent` with pinned threads in front.
 -- plan: threads_meta_index.ix_threads_meta_index_created or _recent in order, no sort; the others
 -- plan: by its primary key, the rows by that of threads_meta
@@ -70,7 +55,7 @@ LIMIT 1;
 -- param value: text
 -- param literal: text
 -- param float_literal: text
--- param others: text
+-- param more_filters: text
 -- param limit: int
 -- param offset: int
 -- variant match: one | all
@@ -113,25 +98,16 @@ WHERE
         SELECT 1
         FROM (
             SELECT
-                given.position,
-                given.term,
-                CAST(given.number AS double precision) AS number,
+                item ->> 'term' AS term,
+                CAST(item ->> 'number' AS double precision) AS number,
                 CASE
-                    WHEN LENGTH(given.value) <= 128 THEN given.value
-                    ELSE LEFT(given.value, 64)
-                        || ':' || ENCODE(SHA256(CONVERT_TO(given.value, 'UTF8')), 'hex')
+                    WHEN LENGTH(item ->> 'value') <= 128 THEN item ->> 'value'
+                    ELSE LEFT(item ->> 'value', 64)
+                        || ':' || ENCODE(SHA256(CONVERT_TO(item ->> 'value', 'UTF8')), 'hex')
                 END AS value,
-                given.literal,
-                given.float_literal
-            FROM ROWS FROM (
-                JSON_TO_RECORDSET(CAST(CAST(:others AS text) AS json)) AS (
-                    term text,
-                    number text,
-                    value text,
-                    literal text,
-                    float_literal text
-                )
-            ) WITH ORDINALITY AS given (term, number, value, literal, float_literal, position)
+                item ->> 'literal' AS literal,
+                item ->> 'float_literal' AS float_literal
+            FROM JSON_ARRAY_ELEMENTS(CAST(CAST(:more_filters AS text) AS json)) AS item
         ) AS wanted
         WHERE NOT EXISTS (
             SELECT 1

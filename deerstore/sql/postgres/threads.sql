@@ -92,8 +92,8 @@ FOR UPDATE;
 -- variant touch: off | on
 UPDATE threads_meta
 SET
+    /*[ touch=on */ updated_at = :updated_at, /*]*/
     metadata_json = CAST(CAST(:metadata AS text) AS json)
-    /*[ touch=on */, updated_at = :updated_at /*]*/
 WHERE thread_id = :thread_id;
 
 -- name: threads.update_thread :affected

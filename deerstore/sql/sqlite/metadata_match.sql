@@ -10,46 +10,39 @@
 --   float_literal  what a number that was not written as an integer counts as: literal to a float
 --                  filter, which takes both kinds, - to an int filter, which does not
 
--- name: metadata_match.rarest_filter :value
--- doc: The position, from 0, of the filter to drive a search from: the one with the fewest threads,
--- doc: as far as 200 and 4,000 tell; of equals the first. `filters` is a JSON array of them.
--- plan: threads_meta_index.ix_threads_meta_index_created or _recent, at most 4,201 entries a filter
+-- name: metadata_match.rare_filter :optional
+-- doc: The `position` of a filter that at most `depth` threads match: of several the lowest, and no
+-- doc: row when all match more. `filters` is a JSON array of filters, each with the key `position`
+-- doc: beside the others.
+-- plan: threads_meta_index.ix_threads_meta_index_created, at most depth + 1 entries a filter
 -- param filters: text
+-- param depth: int
 -- column position: int
 WITH wanted AS (
     SELECT
-        each.key AS position,
-        JSON_EXTRACT(each.value, '$.term') AS term,
-        CAST(JSON_EXTRACT(each.value, '$.number') AS REAL) AS number,
-        JSON_EXTRACT(each.value, '$.value') AS value,
-        JSON_EXTRACT(each.value, '$.literal') AS literal,
-        JSON_EXTRACT(each.value, '$.float_literal') AS float_literal
-    FROM JSON_EACH(:filters) AS each
+        JSON_EXTRACT(item.value, '$.position') AS position,
+        JSON_EXTRACT(item.value, '$.term') AS term,
+        CAST(JSON_EXTRACT(item.value, '$.number') AS REAL) AS number,
+        JSON_EXTRACT(item.value, '$.value') AS value,
+        JSON_EXTRACT(item.value, '$.literal') AS literal,
+        JSON_EXTRACT(item.value, '$.float_literal') AS float_literal
+    FROM JSON_EACH(:filters) AS item
 )
 
-SELECT wanted.position AS position
+SELECT wanted.position
 FROM wanted
-ORDER BY
-    CASE
-        WHEN (
-            SELECT 1
-            FROM threads_meta_index AS i
-            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-            LIMIT 1 OFFSET 200
-        ) IS NULL THEN 0
-        WHEN (
-            SELECT 1
-            FROM threads_meta_index AS i
-            WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
-            LIMIT 1 OFFSET 4000
-        ) IS NULL THEN 1
-        ELSE 2
-    END,
-    wanted.position
+WHERE (
+    SELECT 1
+    FROM threads_meta_index AS i
+    WHERE i.term = wanted.term AND i.number = wanted.number AND i.value = wanted.value
+    ORDER BY i.created_at, i.thread_id
+    LIMIT 1 OFFSET :depth
+) IS NULL
+ORDER BY wanted.position
 LIMIT 1;
 
 -- name: metadata_match.search_threads :many
--- doc: A page of the threads that match a filter, and with `all` the `others` too, a JSON array.
+-- doc: A page of the threads that match a filter, and with `all` the `more_filters` (JSON) too.
 -- doc: `created` and `recent` orders are newest first, `recent` with pinned threads in front.
 -- plan: threads_meta_index.ix_threads_meta_index_created or _recent in order, no sort; the others
 -- plan: by its primary key, the rows by that of threads_meta
@@ -58,7 +51,7 @@ LIMIT 1;
 -- param value: text
 -- param literal: text
 -- param float_literal: text
--- param others: text
+-- param more_filters: text
 -- param limit: int
 -- param offset: int
 -- variant match: one | all
@@ -90,24 +83,16 @@ WHERE
     /*[ match=all */
     AND NOT EXISTS (
         SELECT 1
-        FROM (
-            SELECT
-                each.key AS position,
-                JSON_EXTRACT(each.value, '$.term') AS term,
-                CAST(JSON_EXTRACT(each.value, '$.number') AS REAL) AS number,
-                JSON_EXTRACT(each.value, '$.value') AS value,
-                JSON_EXTRACT(each.value, '$.literal') AS literal,
-                JSON_EXTRACT(each.value, '$.float_literal') AS float_literal
-            FROM JSON_EACH(:others) AS each
-        ) AS wanted
+        FROM JSON_EACH(:more_filters) AS wanted
         WHERE NOT EXISTS (
             SELECT 1
             FROM threads_meta_index AS other
             WHERE other.thread_id = i.thread_id
-                AND other.term = wanted.term
-                AND other.number = wanted.number
-                AND other.value = wanted.value
-                AND COALESCE(other.literal, wanted.float_literal) = wanted.literal
+                AND other.term = JSON_EXTRACT(wanted.value, '$.term')
+                AND other.number = CAST(JSON_EXTRACT(wanted.value, '$.number') AS REAL)
+                AND other.value = JSON_EXTRACT(wanted.value, '$.value')
+                AND COALESCE(other.literal, JSON_EXTRACT(wanted.value, '$.float_literal'))
+                = JSON_EXTRACT(wanted.value, '$.literal')
         )
     )
     /*]*/

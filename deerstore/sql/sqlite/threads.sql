@@ -93,8 +93,8 @@ RETURNING metadata_json;
 -- variant touch: off | on
 UPDATE threads_meta
 SET
+    /*[ touch=on */ updated_at = :updated_at, /*]*/
     metadata_json = :metadata
-    /*[ touch=on */, updated_at = :updated_at /*]*/
 WHERE thread_id = :thread_id;
 
 -- name: threads.update_thread :affected
