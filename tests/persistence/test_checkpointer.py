@@ -6,13 +6,20 @@ import asyncio
 import enum
 import math
 import operator
+import sqlite3
+import time
 import uuid
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
 from langgraph.checkpoint.base import empty_checkpoint
 
-from deerstore.errors import InvalidValueError, PoolTimeoutError, QueryExecutionError
+from deerstore.errors import (
+    InvalidValueError,
+    PoolTimeoutError,
+    QueryExecutionError,
+    RetryableError,
+)
 from deerstore.persistence import create_persistence_from_storage_config
 from tests.fixtures.fix_databases import configured
 from tests.persistence.states import place, put, state
@@ -292,6 +299,37 @@ async def test_a_cancelled_call_leaves_everything_in_order(migrated_url: str):
         async with persistence.transaction() as session:
             assert not session.in_transaction
         assert persistence.database.pool.in_use == 0
+
+
+@pytest.mark.engines("sqlite", why="one writer at a time holds the whole file")
+async def test_a_busy_file_is_waited_for_as_long_as_is_configured(migrated_url: str):
+    other = sqlite3.connect(migrated_url.removeprefix("sqlite:///"), isolation_level=None)
+    impatient = await create_persistence_from_storage_config(
+        configured(migrated_url, busy_timeout=0.3)
+    )
+    patient = await create_persistence_from_storage_config(
+        configured(migrated_url, busy_timeout=20)
+    )
+    async with impatient, patient:
+        other.execute("BEGIN IMMEDIATE")
+        started = time.monotonic()
+        with pytest.raises(RetryableError):
+            await put(impatient.checkpointer, place("t"), state(a=1))
+        with pytest.raises(RetryableError):
+            await impatient.store.aput(("n",), "k", {})
+        assert time.monotonic() - started < 10
+        # Reading goes on beside a writer.
+        assert await impatient.checkpointer.aget_tuple(place("t")) is None
+        waiting = asyncio.gather(
+            put(patient.checkpointer, place("t"), state(a=1)),
+            patient.store.aput(("n",), "k", {}),
+        )
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        other.execute("COMMIT")
+        await waiting
+        assert await patient.checkpointer.aget_tuple(place("t")) is not None
+    other.close()
 
 
 @pytest.mark.engines("postgres", why="its checkpointer has a pool of its own")
