@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from deerstore.errors import SchemaError
 from deerstore.schema import ddl
-from deerstore.schema.expected import Table, column_type, expected_tables
+from deerstore.schema.expected import Table, expected_tables
 from deerstore.schema.shape import ActualTable, find_index
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _LOCKS: dict[Engine, dict[str, str]] = {
     },
     "postgres": {
         "column": "ACCESS EXCLUSIVE for a moment; no row is touched",
-        "widen": "ACCESS EXCLUSIVE while the whole table and its indexes are REWRITTEN: "
+        "rewrite": "ACCESS EXCLUSIVE while the whole table and its indexes are REWRITTEN: "
         "nobody can read or write it meanwhile",
         "sequence": "for a moment",
         "index": "SHARE UPDATE EXCLUSIVE: readers and writers go on",
@@ -127,13 +127,8 @@ def _columns(engine: Engine, table: Table, present: ActualTable) -> Iterator[Pla
                 "adoption", f"ALTER TABLE {table.name} {clause}", locks["column"]
             )
         return
-    widened = [
-        column.name
-        for column in table.columns
-        if column.kind == "count"
-        and (there := present.columns.get(column.name)) is not None
-        and there.type in ("integer", "smallint")
-    ]
+    widened = _of_type(table, present, "count", ("integer", "smallint"))
+    zoneless = _of_type(table, present, "time", ("timestamp without time zone",))
     changed = [
         f"ALTER COLUMN {column.name} SET DEFAULT {column.default}"
         for column in table.columns
@@ -141,18 +136,37 @@ def _columns(engine: Engine, table: Table, present: ActualTable) -> Iterator[Pla
         and (there := present.columns.get(column.name)) is not None
         and there.default is None
     ]
-    bigint = column_type("count", engine).upper()
-    clauses = [*added, *changed, *(f"ALTER COLUMN {name} TYPE {bigint}" for name in widened)]
+    clauses = [
+        *added,
+        *changed,
+        *(f"ALTER COLUMN {name} TYPE BIGINT" for name in widened),
+        # DeerFlow's naive times are UTC, whatever the session's zone is.
+        *(
+            f"ALTER COLUMN {name} TYPE TIMESTAMPTZ USING {name} AT TIME ZONE 'UTC'"
+            for name in zoneless
+        ),
+    ]
+    rewrites = bool(widened or zoneless)
     if clauses:
         # One statement: the table is locked, and where it must be rewritten, once.
         yield PlannedStatement(
             "adoption",
             f"ALTER TABLE {table.name}\n    " + ",\n    ".join(clauses),
-            locks["widen" if widened else "column"],
-            rewrites=bool(widened),
+            locks["rewrite" if rewrites else "column"],
+            rewrites=rewrites,
         )
     if table.name == "run_events" and "id" in widened:
         yield PlannedStatement("adoption", _EVENT_SEQUENCE, locks["sequence"])
+
+
+def _of_type(table: Table, present: ActualTable, kind: str, types: tuple[str, ...]) -> list[str]:
+    return [
+        column.name
+        for column in table.columns
+        if column.kind == kind
+        and (there := present.columns.get(column.name)) is not None
+        and there.type in types
+    ]
 
 
 # A sequence made for a 32-bit column ends at 2147483647 also when the column is widened.

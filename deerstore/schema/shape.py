@@ -229,7 +229,6 @@ def _compare_column(
 # Types of an adopted database that every query takes as they are.
 _ALSO_GOOD: dict[tuple[Engine, str], tuple[str, ...]] = {
     ("postgres", "json"): ("jsonb",),
-    ("postgres", "time"): ("timestamp without time zone",),
 }
 
 
