@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from deerstore.database import Executor
 from deerstore.errors import InvalidValueError
@@ -15,12 +15,16 @@ from deerstore.repositories.contracts.run_events import (
     RunEventRepository,
 )
 from deerstore.repositories.contracts.types import IdLike
-from deerstore.repositories.event_content import as_read, decode_event, encode_content
+from deerstore.repositories.event_content import (
+    content_as_read,
+    decode_event,
+    encode_content,
+    metadata_as_read,
+)
 from deerstore.repositories.rows import row_builder
 from deerstore.repositories.statements import statement
 from deerstore.values import (
     as_utc,
-    decode_json,
     encode_object,
     identifier,
     identifiers,
@@ -48,18 +52,23 @@ _build: Callable[[Sequence[Any]], RunEvent] = row_builder(
 )
 
 
-class _Checked(NamedTuple):
-    """An event as it goes to the database."""
+_Row = tuple[str, str, str | None, str, str, str, str, str, datetime]
+"""An event as it goes to the database, in the order of ``_PARAMS``."""
 
-    thread_id: str
-    run_id: str
-    user_id: str | None
-    event_type: str
-    category: str
-    content: str
-    metadata: str
-    content_format: str
-    created_at: datetime
+_PARAMS = (
+    "thread_id",
+    "run_id",
+    "user_id",
+    "event_type",
+    "category",
+    "content",
+    "metadata",
+    "content_format",
+    "created_at",
+)
+
+_Place = tuple[str, str, str | None, str, str]
+"""What the events of a batch have in common, mostly: the first five of a row."""
 
 
 def build_run_event_repository(executor: Executor) -> RunEventRepository:
@@ -78,30 +87,33 @@ class SqlRunEventRepository:
     # -- appending -------------------------------------------------------------------------------
 
     async def append(self, event: RunEventCreate) -> RunEvent:
-        return (await self._append([event], [_checked(event, utcnow())]))[0]
+        return (await self._append([event], [_checked(event, utcnow(), {})]))[0]
 
     async def append_batch(self, events: Sequence[RunEventCreate]) -> list[RunEvent]:
         given = list(events)
         if not given:
             return []
         now = utcnow()
+        places: dict[_Place, _Place] = {}
         return await self._append(
-            given, [_checked_at(index, event, now) for index, event in enumerate(given)]
+            given, [_checked_at(index, event, now, places) for index, event in enumerate(given)]
         )
 
     async def append_if_absent(self, event: RunEventCreate) -> tuple[RunEvent, bool]:
-        checked = _checked(event, utcnow())
+        row = _checked(event, utcnow(), {})
         query = statement("run_events.append_if_absent")
-        ((*row, created),) = await self._executor.fetch_tuples(query, checked._asdict())
-        return _event(row), created
+        ((*stored, created),) = await self._executor.fetch_tuples(
+            query, dict(zip(_PARAMS, row, strict=True))
+        )
+        return _event(stored), created
 
-    async def _append(self, given: list[RunEventCreate], checked: list[_Checked]) -> list[RunEvent]:
+    async def _append(self, given: list[RunEventCreate], rows: list[_Row]) -> list[RunEvent]:
         threads, runs, users, types, categories, contents, metadata, formats, times = map(
-            list, zip(*checked, strict=True)
+            list, zip(*rows, strict=True)
         )
         params: dict[str, Any] = {
-            "count": len(checked),
-            "positions": list(range(1, len(checked) + 1)),
+            "count": len(rows),
+            "positions": list(range(1, len(rows) + 1)),
             "run_ids": runs,
             "user_ids": users,
             "event_types": types,
@@ -124,13 +136,13 @@ class SqlRunEventRepository:
             _build(
                 (
                     *row[:5],
-                    as_read(event.content, row.content, row.content_format),
-                    {} if row.metadata == "{}" else decode_json(row.metadata),
+                    content_as_read(event.content, row[5], row[7]),
+                    metadata_as_read(event.metadata, row[6]),
                     seq,
-                    row.created_at,
+                    row[8],
                 )
             )
-            for seq, (event, row) in enumerate(zip(given, checked, strict=True), start=base + 1)
+            for seq, (event, row) in enumerate(zip(given, rows, strict=True), start=base + 1)
         ]
 
     # -- reading ---------------------------------------------------------------------------------
@@ -303,26 +315,35 @@ def _types(event_types: Iterable[str]) -> list[str]:
     return [text(f"event_types[{i}]", value) for i, value in enumerate(event_types)]
 
 
-def _checked_at(index: int, event: RunEventCreate, now: datetime) -> _Checked:
+def _checked_at(
+    index: int, event: RunEventCreate, now: datetime, places: dict[_Place, _Place]
+) -> _Row:
     try:
-        return _checked(event, now)
+        return _checked(event, now, places)
     except InvalidValueError as error:
         raise InvalidValueError(
             f"events[{index}]: {error}", field=error.field, index=index
         ) from error
 
 
-def _checked(event: RunEventCreate, now: datetime) -> _Checked:
+def _checked(event: RunEventCreate, now: datetime, places: dict[_Place, _Place]) -> _Row:
+    """The event as a row. ``places`` keeps what was checked for earlier events of the batch."""
     if not isinstance(event, RunEventCreate):
         raise InvalidValueError(f"an event must be a RunEventCreate, not {type(event).__name__}")
+    key = (event.thread_id, event.run_id, event.user_id, event.event_type, event.category)
+    place = places.get(key)
+    if place is None:
+        place = places[key] = (
+            identifier("thread_id", event.thread_id),
+            identifier("run_id", event.run_id),
+            optional_identifier("user_id", event.user_id),
+            text("event_type", event.event_type, 32),
+            text("category", event.category, 16),
+        )
     content, content_format = encode_content(event.content)
     created = event.created_at
-    return _Checked(
-        identifier("thread_id", event.thread_id),
-        identifier("run_id", event.run_id),
-        optional_identifier("user_id", event.user_id),
-        text("event_type", event.event_type, 32),
-        text("category", event.category, 16),
+    return (
+        *place,
         content,
         encode_object("metadata", event.metadata),
         content_format,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deerstore.errors import InvalidValueError
 from deerstore.repositories import RunEventCreate, build_run_event_repository
-from deerstore.repositories.event_content import as_read, decode_event, encode_content
+from deerstore.repositories.event_content import content_as_read, decode_event, encode_content
 from tests.repositories.test_run_events import INSERT
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def test_encoding_is_exact(content: Any) -> None:
     stored.encode()
     assert "\x00" not in stored
     for read in (
-        as_read(content, stored, content_format),
+        content_as_read(content, stored, content_format),
         decode_event(stored, "{}", content_format)[0],
     ):
         # Two surrogates in a row are one character once they are JSON.
