@@ -76,12 +76,22 @@ class WriterGate:
                     return
                 waiter = self._waiters.popleft()
                 waiter.granted = True
+            if waiter.loop is _running_loop():
+                waiter.wake()
+                return
             try:
                 waiter.loop.call_soon_threadsafe(waiter.wake)
             except RuntimeError:
                 # Its event loop was closed while it waited: the next one, then.
                 continue
             return
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 _gates: WeakValueDictionary[str, WriterGate] = WeakValueDictionary()

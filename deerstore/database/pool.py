@@ -69,7 +69,9 @@ class Pool(Generic[C]):
         self._idle: list[C] = []
         self._lent: set[C] = set()
         self._opening = 0
-        self._waiters: deque[asyncio.Future[C | None]] = deque()
+        self._waiters: deque[tuple[asyncio.Future[C | None], float]] = deque()
+        """Each with the loop time of its coming."""
+        self._timer: asyncio.TimerHandle | None = None
         self._suspect_before = float("-inf")
         self._closed = False
         self._drained: asyncio.Event | None = None
@@ -99,15 +101,16 @@ class Pool(Generic[C]):
             return connection
         self._check_open()
         connection = await self._wait_for_place()
-        try:
-            if connection is not None:
-                connection = await self._checked(connection)
-            if connection is None:
-                connection = await self._open()
-        except BaseException:
-            self._opening -= 1
-            self._offer(None)
-            raise
+        if connection is None or connection.closed or self._is_stale(connection):
+            try:
+                if connection is not None:
+                    connection = await self._checked(connection)
+                if connection is None:
+                    connection = await self._open()
+            except BaseException:
+                self._opening -= 1
+                self._offer(None)
+                raise
         self._opening -= 1
         self._lent.add(connection)
         return connection
@@ -158,7 +161,7 @@ class Pool(Generic[C]):
     @property
     def waiting(self) -> int:
         """Callers that wait for a connection."""
-        return sum(1 for waiter in self._waiters if not waiter.done())
+        return sum(1 for waiter, _ in self._waiters if not waiter.done())
 
     # -- closing ---------------------------------------------------------------------------------
 
@@ -166,9 +169,12 @@ class Pool(Generic[C]):
         """Refuse new work, let what is lent come back for ``grace`` seconds, close everything."""
         self._closed = True
         while self._waiters:
-            waiter = self._waiters.popleft()
+            waiter, _ = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_exception(DeerstoreError("the database is closed"))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self.in_use:
             self._drained = asyncio.Event()
             try:
@@ -222,35 +228,46 @@ class Pool(Generic[C]):
                 self._opening += 1
                 return None
         assert self._loop is not None
-        started = self._loop.time()
         waiter: asyncio.Future[C | None] = self._loop.create_future()
-        self._waiters.append(waiter)
+        self._waiters.append((waiter, self._loop.time()))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._acquire_timeout, self._expire)
         try:
-            async with asyncio.timeout(self._acquire_timeout):
-                return await waiter
-        except BaseException as error:
+            return await waiter
+        except BaseException:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 # The place came at the same moment as the cancellation: pass it on.
                 self._opening -= 1
                 self._offer(waiter.result())
-            else:
-                waiter.cancel()
-            if isinstance(error, TimeoutError):
-                waited = self._loop.time() - started
-                raise PoolTimeoutError(
-                    f"no connection became free within {waited:.1f} s "
-                    f"(pool_size={self._size}, in use: {self.in_use}, "
-                    f"also waiting: {self.waiting})",
-                    waited=waited,
-                    size=self._size,
-                    in_use=self.in_use,
-                ) from None
             raise
+
+    def _expire(self) -> None:
+        """Turn away who has waited too long. One timer does for all: they came in this order."""
+        assert self._loop is not None
+        self._timer = None
+        now = self._loop.time()
+        while self._waiters:
+            waiter, since = self._waiters[0]
+            if not waiter.done():
+                if now < since + self._acquire_timeout:
+                    self._timer = self._loop.call_at(since + self._acquire_timeout, self._expire)
+                    return
+                waiter.set_exception(self._too_late(now - since))
+            self._waiters.popleft()
+
+    def _too_late(self, waited: float) -> PoolTimeoutError:
+        return PoolTimeoutError(
+            f"no connection became free within {waited:.1f} s (pool_size={self._size}, "
+            f"in use: {self.in_use}, also waiting: {max(0, self.waiting - 1)})",
+            waited=waited,
+            size=self._size,
+            in_use=self.in_use,
+        )
 
     def _offer(self, connection: C | None) -> None:
         """Hand a connection, or the place of a closed one, to whoever has waited longest."""
         while self._waiters:
-            waiter = self._waiters.popleft()
+            waiter, _ = self._waiters.popleft()
             if not waiter.done():
                 self._opening += 1
                 waiter.set_result(connection)
@@ -264,8 +281,6 @@ class Pool(Generic[C]):
         if connection.closed:
             connection.terminate()
             return None
-        if not self._is_stale(connection):
-            return connection
         try:
             async with asyncio.timeout(_CHECK_SECONDS):
                 await connection.check()
