@@ -354,7 +354,8 @@ DELETE FROM threads_meta_index WHERE thread_id = OLD.thread_id;
 
 SET SESSION sql_mode = @deerstore_sql_mode;
 
--- Threads that were there before the index: the trigger fills in what is missing, and finds
--- nothing to do for the others. This statement may not look into the index that it changes.
+-- Threads that were there before the index: the triggers fill in what is missing, and leave the
+-- others alone. The condition is theirs, because a statement that reads the index may not fire a
+-- trigger that writes it.
 UPDATE threads_meta
 SET thread_id = thread_id;

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from deerstore.errors import DuplicateIdError, InvalidValueError
 from deerstore.repositories import ThreadMetaCreate, build_thread_meta_repository
+from deerstore.schema.migrations import load_migrations
 from tests.repositories.conftest import HOSTILE_IDS
 
 if TYPE_CHECKING:
@@ -457,6 +458,24 @@ async def test_the_index_heals_what_is_missing_when_the_row_is_written(
     assert await threads.search_threads() == []
     raw_sql("UPDATE threads_meta SET thread_id = thread_id")
     assert ids(await threads.search_threads(metadata={"k": 1})) == ["t"]
+
+
+async def test_the_migration_fills_in_what_is_missing_as_often_as_it_runs(
+    threads: ThreadMetaRepository, raw_sql: Callable[..., Any], engine: str
+) -> None:
+    (migration,) = [each for each in load_migrations(engine) if each.id == "0004_threads_meta"]
+    for n in range(3):
+        await threads.create_thread_meta(create(f"t{n}", metadata={"k": n}))
+    count = "SELECT COUNT(*) FROM threads_meta_index"
+    complete = raw_sql(count)
+    raw_sql("DELETE FROM threads_meta_index WHERE thread_id <> 't1'")
+    for _ in range(2):
+        raw_sql(migration.statements[-1])
+        assert raw_sql(count) == complete
+    for statement in migration.statements:
+        raw_sql(statement.replace("%", "%%") if engine != "sqlite" else statement)
+    assert raw_sql(count) == complete
+    assert ids(await threads.search_threads(metadata={"k": 2})) == ["t2"]
 
 
 @pytest.mark.engines("sqlite", why="the others hold a column to its length")
