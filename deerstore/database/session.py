@@ -14,6 +14,7 @@ from deerstore.database.catalog import is_own
 from deerstore.database.engine import ALONE, Connection, Result, Scope
 from deerstore.database.executor import Executor
 from deerstore.database.failures import execution_error
+from deerstore.database.savepoints import Savepoint, Savepoints
 from deerstore.errors import (
     ConcurrentSessionUseError,
     ConnectionLostError,
@@ -30,16 +31,6 @@ __all__ = ["Session"]
 T = TypeVar("T")
 
 _log = logging.getLogger("deerstore.database")
-
-
-class _Savepoint:
-    """A savepoint; set when something is first written after it."""
-
-    __slots__ = ("is_set", "name")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.is_set = False
 
 
 class Session(Executor):
@@ -72,8 +63,7 @@ class Session(Executor):
         self._busy = False
         self._closed = False
         self._gate_held = False
-        self._savepoints: list[_Savepoint] = []
-        self._named = 0
+        self._savepoints = Savepoints()
         self._refusal: str | None = None
         """Why the transaction is over although nobody ended it."""
         self._recoverable = False
@@ -107,13 +97,13 @@ class Session(Executor):
                 "the session was closed while another coroutine was using it"
             )
         try:
-            if self._begun:
-                await self._end(lambda connection: connection.rollback())
-        except ConnectionLostError as error:
-            _log.info("rolled back by the loss of the connection: %s", error)
+            await self.rollback()
         finally:
             self._closed = True
-            self._let_go()
+            self._open_gate()
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                self._connections.reading.pool.release(connection)
 
     async def commit(self) -> None:
         """Make everything since the last commit last. The next write begins a new transaction.
@@ -132,18 +122,19 @@ class Session(Executor):
         """Undo everything since the last commit. The session can be used on."""
         self._check_alone()
         self._refusal = None
-        for savepoint in self._savepoints:
-            savepoint.is_set = False
+        self._savepoints.mark(is_set=False)
         if self._begun:
-            await self._end(lambda connection: connection.rollback())
+            try:
+                await self._end(lambda connection: connection.rollback())
+            except ConnectionLostError as error:
+                self._refusal = None
+                _log.info("rolled back by the loss of the connection: %s", error)
 
     @asynccontextmanager
     async def begin_nested(self) -> AsyncIterator[Session]:
         """A savepoint: what is written in the block is undone when an exception leaves it."""
         self._check()
-        self._named += 1
-        savepoint = _Savepoint(f"deerstore_{self._named}")
-        self._savepoints.append(savepoint)
+        savepoint = self._savepoints.push()
         try:
             yield self
         except BaseException:
@@ -205,11 +196,10 @@ class Session(Executor):
     def _scope(self, query: CompiledQuery) -> Scope:
         if not self._begun and not query.writes:
             return ALONE
-        pending = [savepoint.name for savepoint in self._savepoints if not savepoint.is_set]
         return Scope(
             begin=not self._begun,
             inside=True,
-            savepoints=tuple(pending) if query.writes else (),
+            savepoints=self._savepoints.pending() if query.writes else (),
             guarded=not is_own(query),
         )
 
@@ -253,34 +243,23 @@ class Session(Executor):
         finally:
             self._release_use()
 
-    async def _leave(self, savepoint: _Savepoint, *, keep: bool) -> None:
+    async def _leave(self, savepoint: Savepoint, *, keep: bool) -> None:
         """End a savepoint."""
-        if savepoint in self._savepoints:
-            # With it whatever was set after it.
-            del self._savepoints[self._savepoints.index(savepoint) :]
+        self._savepoints.drop(savepoint)
         if self._closed:
             return
-        refusal = self._refusal
+        name, refusal = savepoint.name, self._refusal
         if refusal is not None and self._recoverable and savepoint.is_set:
             self._refusal = None
-            await self._operate(
-                None, ALONE, lambda connection: connection.rollback_to(savepoint.name)
-            )
+            await self._operate(None, ALONE, lambda connection: connection.rollback_to(name))
             if keep:
                 raise execution_error(None, f"the savepoint was rolled back ({refusal})")
-            return
-        if keep:
+        elif keep:
             self._check()
-        if savepoint.is_set and refusal is None:
-            await self._operate(
-                None,
-                ALONE,
-                lambda connection: (
-                    connection.release(savepoint.name)
-                    if keep
-                    else connection.rollback_to(savepoint.name)
-                ),
-            )
+            if savepoint.is_set:
+                await self._operate(None, ALONE, lambda connection: connection.release(name))
+        elif savepoint.is_set and refusal is None:
+            await self._operate(None, ALONE, lambda connection: connection.rollback_to(name))
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -301,8 +280,11 @@ class Session(Executor):
 
     async def _take(self, query: CompiledQuery | None, scope: Scope) -> Connection:
         connection = self._connection
+        pool = self._connections.reading.pool
+        if connection is not None and connection.closed and not self._begun:
+            self._drop(connection)
+            connection = None
         if connection is None:
-            pool = self._connections.reading.pool
             connection = self._connection = pool.take() or await pool.acquire()
         if scope.begin and self._connections.writing.gate is not None and not self._gate_held:
             await self._connections.wait_to_write(query)
@@ -312,13 +294,11 @@ class Session(Executor):
     def _inside(self, scope: Scope) -> None:
         self._begun = True
         if scope.savepoints:
-            for savepoint in self._savepoints:
-                savepoint.is_set = True
+            self._savepoints.mark(is_set=True)
 
     def _outside(self) -> None:
         self._begun = False
-        for savepoint in self._savepoints:
-            savepoint.is_set = False
+        self._savepoints.mark(is_set=False)
         self._open_gate()
 
     def _open_gate(self) -> None:
@@ -339,12 +319,6 @@ class Session(Executor):
         return Lane(
             self._connections.reading.pool, self._connections.writing.gate if held else None
         )
-
-    def _let_go(self) -> None:
-        self._open_gate()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self._connections.reading.pool.release(connection)
 
     def _drop(self, connection: Connection) -> None:
         self._connection = None

@@ -72,6 +72,26 @@ async def test_a_session_whose_connection_is_lost_refuses_all_but_rollback(
     assert await notes.ids(database) == [3]
 
 
+async def test_a_session_that_has_nothing_to_lose_takes_another_connection(database, server, notes):
+    async with database.session() as session:
+        assert await notes.ids(session) == []
+        await server.kill()
+        await asyncio.sleep(0.05)
+        await notes.add(session, 1)
+        await session.commit()
+    assert await notes.ids(database) == [1]
+
+
+async def test_rolling_back_on_a_lost_connection_is_not_an_error(database, server, notes):
+    async with database.session() as session:
+        await notes.add(session, 1)
+        await server.kill()
+        await session.rollback()
+        await notes.add(session, 2)
+        await session.commit()
+    assert await notes.ids(database) == [2]
+
+
 async def test_leaving_a_session_whose_connection_is_lost_is_not_an_error(database, server, notes):
     async with database.session() as session:
         await notes.add(session, 1)
