@@ -116,7 +116,8 @@ class MigrationLog:
         """Log a migration as applied, once."""
         applied_at = utcnow()
         names = {"hash": migration.yoyo.hash, "migration_id": migration.id}
-        with self._engine.transaction():
+
+        def write() -> None:
             self._engine.query("schema.mark_migration", **names, applied_at=applied_at)
             self._engine.query(
                 "schema.log_migration",
@@ -127,6 +128,8 @@ class MigrationLog:
                 hostname=socket.gethostname(),
                 created_at=applied_at,
             )
+
+        self._engine.in_transaction(write, f"the log entry of {migration.id}")
 
     # -- yoyo's lock row -------------------------------------------------------------------------
 

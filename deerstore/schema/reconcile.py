@@ -13,6 +13,8 @@ Two kinds of rows cannot both stay, and are resolved by a rule and named in the 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from deerstore.errors import SchemaError
@@ -31,6 +33,7 @@ SUPERSEDED = "Superseded: a newer run of this thread was active when the databas
 
 _KEY_LENGTH = 320
 _ATTEMPTS = 5
+_BATCH = 1000
 
 
 def unresolved(engine: SchemaEngine, shape: dict[str, ActualTable]) -> list[str]:
@@ -63,22 +66,21 @@ def reconcile_rows(engine: SchemaEngine) -> list[str]:
 
 
 def _admit_runs(engine: SchemaEngine) -> list[str]:
-    for _ in range(_ATTEMPTS):
+    def admit() -> list[str]:
         lines = []
-        try:
-            with engine.transaction():
-                for run_id, thread_id, status in engine.query("schema.superseded_runs"):
-                    engine.query(
-                        "schema.supersede_run", run_id=run_id, error=SUPERSEDED, now=utcnow()
-                    )
-                    lines.append(_run_line(run_id, thread_id, status))
-                engine.query("schema.admit_foreign_runs")
-        except engine.driver.IntegrityError:
-            # A gateway that is still running put a run in between; look again.
-            continue
-        for line in lines:
-            logger.warning("%s", line)
+        for run_id, thread_id, status in engine.query("schema.superseded_runs"):
+            engine.query("schema.supersede_run", run_id=run_id, error=SUPERSEDED, now=utcnow())
+            lines.append(_run_line(run_id, thread_id, status))
+        engine.query("schema.admit_foreign_runs")
         return lines
+
+    for _ in range(_ATTEMPTS):
+        # A gateway that is still running may put a run in between: look again.
+        with suppress(engine.driver.IntegrityError):
+            lines = engine.in_transaction(admit, "the runs of another writer")
+            for line in lines:
+                logger.warning("%s", line)
+            return lines
     raise SchemaError(
         "the runs of another writer could not be given their threads' slots, because new runs "
         "kept coming in; stop the other gateway and start again"
@@ -91,13 +93,9 @@ def _key_users(engine: SchemaEngine) -> list[str]:
     for user, key in stale:
         engine.query("schema.unkey_user", id=user, email_key=key)
     missing = [(user, email) for user, email, key in rows if key != fold_email(email)]
-    for start in range(0, len(missing), 1000):
-        with engine.transaction():
-            for user, email in missing[start : start + 1000]:
-                key = fold_email(email)
-                # Lower case may be longer than what it was made of.
-                if len(key) <= _KEY_LENGTH:
-                    engine.query("schema.key_user", id=user, email=email, email_key=key)
+    for start in range(0, len(missing), _BATCH):
+        batch = missing[start : start + _BATCH]
+        engine.in_transaction(partial(_key_batch, engine, batch), "users' e-mails")
     lines = []
     if missing:
         for user, _, key in engine.query("schema.unkeyed_users"):
@@ -108,6 +106,14 @@ def _key_users(engine: SchemaEngine) -> list[str]:
                 )
                 logger.warning("%s", lines[-1])
     return lines
+
+
+def _key_batch(engine: SchemaEngine, batch: list[tuple[str, str]]) -> None:
+    for user, email in batch:
+        key = fold_email(email)
+        # Lower case may be longer than what it was made of.
+        if len(key) <= _KEY_LENGTH:
+            engine.query("schema.key_user", id=user, email=email, email_key=key)
 
 
 def _run_line(run_id: str, thread_id: str, status: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deerstore.errors import ConnectionLostError, SchemaError
@@ -28,10 +28,12 @@ def apply_statements(
     engine: SchemaEngine, statements: Sequence[PlannedStatement], progress: Progress
 ) -> None:
     """Run the statements of an adoption, one by one."""
-    for number, statement in enumerate(statements, start=1):
+    for statement in statements:
         if statement.rewrites:
-            logger.warning("%s (%s)", head(statement.sql), statement.note)
-        _step(engine, "adoption", number, len(statements), statement.sql, progress)
+            logger.warning("will run: %s (%s)", head(statement.sql), statement.note)
+    steps = _Steps(engine, "adoption", [statement.sql for statement in statements], progress)
+    with steps.explained():
+        steps.run()
 
 
 def apply_migrations(
@@ -46,24 +48,43 @@ def apply_migrations(
         # MySQL commits at each DDL statement: a transaction around them would be a false promise,
         # and its lost savepoint would hide the error of a failing step.
         together = migration.transactional and engine.name != "mysql"
-        total = len(migration.statements)
-        with engine.transaction() if together else nullcontext():
-            for number, statement in enumerate(migration.statements, start=1):
-                _step(engine, f"migration {migration.id}", number, total, statement, progress)
+        steps = _Steps(engine, f"migration {migration.id}", migration.statements, progress)
+        with steps.explained():
+            if together:
+                engine.in_transaction(steps.run, steps.part)
+            else:
+                steps.run()
         log.mark(migration)
         logger.info("applied migration %s", migration.id)
 
 
-def _step(
-    engine: SchemaEngine, part: str, number: int, total: int, statement: str, progress: Progress
-) -> None:
-    progress(f"{part} {number}/{total}: {head(statement)}")
-    try:
-        engine.run(statement)
-    except engine.driver.Error as error:
-        text = (
-            f"{part}, step {number} of {total} ({head(statement)}) failed: {engine.message(error)}"
-        )
-        if engine.is_disconnect(error):
-            raise ConnectionLostError(text) from error
-        raise SchemaError(text) from error
+class _Steps:
+    """Statements in a row; remembers at which one they are."""
+
+    def __init__(
+        self, engine: SchemaEngine, part: str, statements: Sequence[str], progress: Progress
+    ) -> None:
+        self.part = part
+        self._engine = engine
+        self._statements = statements
+        self._progress = progress
+        self._at = ""
+
+    def run(self) -> None:
+        total = len(self._statements)
+        for number, statement in enumerate(self._statements, start=1):
+            text = head(statement)
+            self._at = f"{self.part}, step {number} of {total} ({text})"
+            self._progress(f"{self.part} {number}/{total}: {text}")
+            self._engine.run(statement)
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turn the engine's error into one that names the step and repeats the engine's words."""
+        try:
+            yield
+        except self._engine.driver.Error as error:
+            text = f"{self._at} failed: {self._engine.message(error)}"
+            if self._engine.is_disconnect(error):
+                raise ConnectionLostError(text) from error
+            raise SchemaError(text) from error

@@ -93,8 +93,9 @@ async def setup_schema(
                 await langgraph_setup()
             return report
         finally:
-            engine.stopped.clear()
-            await thread.run(_end, engine, lock)
+            if not thread.hangs:
+                engine.stopped.clear()
+                await thread.run(_end, engine, lock)
 
 
 async def ensure_database(config: StorageConfig) -> None:
@@ -112,7 +113,8 @@ async def ensure_database(config: StorageConfig) -> None:
         try:
             await thread.run(_prepare, engine)
         finally:
-            await thread.run(engine.close)
+            if not thread.hangs:
+                await thread.run(engine.close)
 
 
 def _prepare(engine: SchemaEngine) -> None:

@@ -120,7 +120,8 @@ async def _reading(config: StorageConfig, look: Callable[[SchemaEngine], T]) -> 
         try:
             return await thread.run(work)
         finally:
-            await thread.run(engine.close)
+            if not thread.hangs:
+                await thread.run(engine.close)
 
 
 def _plan_or_refuse(engine: SchemaEngine) -> UpgradePlan:

@@ -32,6 +32,8 @@ class SchemaThread:
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop = stop
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.hangs = False
+        """A call did not return when it was stopped: whatever is asked next would wait for it."""
         self._thread = threading.Thread(target=self._work, name="deerstore-schema", daemon=True)
 
     def _work(self) -> None:
@@ -48,9 +50,10 @@ class SchemaThread:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with contextlib.suppress(TimeoutError):
-            # Unless a call hangs in it, the thread now has nothing left to do.
-            await asyncio.wait_for(self.run(self._jobs.put, None), _END_WAIT)
+        if self.hangs:
+            self._jobs.put(None)
+        else:
+            await self.run(self._jobs.put, None)
 
     async def run(self, call: Callable[..., T], *args: Any) -> T:
         """Call ``call(*args)`` on the thread and return its result."""
@@ -82,6 +85,7 @@ class SchemaThread:
         except asyncio.CancelledError:
             threading.Thread(target=self._stop, name="deerstore-schema-stop", daemon=True).start()
             await asyncio.wait([future], timeout=_END_WAIT)
-            if future.done() and not future.cancelled():
+            self.hangs = not future.done()
+            if not self.hangs:
                 future.exception()
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -275,6 +277,41 @@ async def test_widening_is_one_rewrite_per_table_and_announced(config, client, c
         "SELECT data_type FROM pg_sequences WHERE sequencename = 'run_events_id_seq'"
     )
     assert [str(row[0]) for row in limit] == ["bigint"]
+
+
+@pytest.mark.parametrize("shape", ["D", "E"])
+async def test_the_guides_way_back_to_deerflow_leaves_its_own_shape(shape, engine, config, client):
+    build(client, shape)
+    before = shape_of(config)
+    await setup_schema(config)
+    name = {"sqlite": "SQLite", "postgres": "PostgreSQL"}[engine]
+    guide = (Path(__file__).parents[2] / "docs" / "migrations.md").read_text()
+    way_back = guide.partition(f"```sql\n-- {name}\n")[2].partition("```")[0]
+
+    for statement in filter(None, map(str.strip, way_back.split(";"))):
+        client.run(statement)
+
+    after = shape_of(config)
+    assert set(after) == set(before)
+    for table, columns in before.items():
+        assert set(columns.columns) <= set(after[table].columns)
+        added = set(after[table].indexes) - set(columns.indexes)
+        assert {index for index in added if "deer" in index or "admitted" in index} == set()
+        assert after[table].triggers == set()
+    assert (await setup_schema(config)).branch == "legacy"
+
+
+@pytest.mark.engines("postgres", why="SQLite's times are text")
+async def test_times_without_a_zone_are_taken_for_utc(config, client):
+    build(client, "D")
+    client.run("SET TimeZone = 'UTC'")
+    client.run("ALTER TABLE threads_meta ALTER COLUMN created_at TYPE TIMESTAMP")
+    before = client.run("SELECT created_at FROM threads_meta ORDER BY thread_id")
+
+    await setup_schema(config)
+
+    after = client.run("SELECT created_at FROM threads_meta ORDER BY thread_id")
+    assert [time.replace(tzinfo=UTC) for (time,) in before] == [time for (time,) in after]
 
 
 def test_the_descriptions_are_complete():

@@ -32,4 +32,6 @@ def schema_engine(config: StorageConfig) -> SchemaEngine:
 
         return MysqlEngine(config)
     except ImportError as error:
+        if (error.name or "").startswith("deerstore"):
+            raise
         raise MissingExtraError(engine, package=error.name or engine) from error

@@ -2,7 +2,7 @@
 
 Everything here blocks, and runs on a :class:`~deerstore.schema.thread.SchemaThread`. Every
 statement of a migration or an adoption goes through :meth:`SchemaEngine.run`, one at a time and
-outside a transaction unless :meth:`SchemaEngine.transaction` says otherwise, so that a process
+outside a transaction unless :meth:`SchemaEngine.in_transaction` says otherwise, so that a process
 killed anywhere leaves whole steps behind.
 """
 
@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from deerstore.database.catalog import deerstore_queries
 from deerstore.errors import ConnectionLostError, SchemaError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["LOCK_PATIENCE", "LOCK_SLICE", "SchemaEngine", "SetupCancelledError", "SetupLock"]
 
 logger = logging.getLogger("deerstore.schema")
+
+T = TypeVar("T")
 
 LOCK_SLICE = 3
 """Seconds that one attempt of a statement waits for a table's lock before it lets others pass.
@@ -62,7 +64,6 @@ class SchemaEngine(ABC):
     def __init__(self, config: StorageConfig) -> None:
         self.config = config
         self.stopped = threading.Event()
-        self.observers: list[Callable[[str], None]] = []
         self._connection: Any = None
         self._in_transaction = False
 
@@ -133,24 +134,32 @@ class SchemaEngine(ABC):
     def run(self, sql: str, args: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         """Run one statement and return its rows; the driver's errors come out unchanged.
 
-        Outside a transaction a statement that finds its table locked is tried again for
-        :data:`LOCK_PATIENCE` seconds.
+        Outside a transaction a statement that finds its table locked is tried again.
         """
         self.check_stopped()
-        for observer in self.observers:
-            observer(sql)
+        if self._in_transaction:
+            return self._execute(sql, args)
+        return self.patiently(lambda: self._execute(sql, args), head(sql))
+
+    def in_transaction(self, work: Callable[[], T], what: str) -> T:
+        """Run ``work`` in one transaction, again from its start while it meets others' locks."""
+
+        def attempt() -> T:
+            with self._transaction():
+                return work()
+
+        return self.patiently(attempt, what)
+
+    def patiently(self, attempt: Callable[[], T], what: str) -> T:
+        """Call ``attempt`` again while it finds something locked, for :data:`LOCK_PATIENCE`."""
         deadline = time.monotonic() + LOCK_PATIENCE
         while True:
             try:
-                return self._execute(sql, args)
+                return attempt()
             except self.driver.Error as error:
-                if (
-                    self._in_transaction
-                    or not self.is_lock_conflict(error)
-                    or time.monotonic() > deadline
-                ):
+                if not self.is_lock_conflict(error) or time.monotonic() > deadline:
                     raise
-                logger.info("waiting for a lock to run: %s", head(sql))
+                logger.info("waiting for a lock: %s", what)
             self.stopped.wait(_RETRY_PAUSE)
             self.check_stopped()
 
@@ -163,20 +172,19 @@ class SchemaEngine(ABC):
         """Whether the statement did nothing because somebody held a lock."""
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Run the statements of the block in one transaction."""
+    def _transaction(self) -> Iterator[None]:
         self.run(self.begin_statement)
         self._in_transaction = True
         try:
             yield
+            self.run("COMMIT")
         except BaseException:
-            self._in_transaction = False
             # A broken connection has rolled back by itself; the first error is the one to show.
             with suppress(self.driver.Error):
                 self._execute("ROLLBACK", None)
             raise
-        self.run("COMMIT")
-        self._in_transaction = False
+        finally:
+            self._in_transaction = False
 
     def check_stopped(self) -> None:
         """Raise when the coroutine behind this work has gone."""
