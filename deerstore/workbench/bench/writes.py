@@ -98,7 +98,8 @@ def _batch(count: int) -> Operation:
     payload = [each.content for each in events if not isinstance(each.content, str)]
     return _write(
         f"run_events.append_batch {count}",
-        lambda to, _: to.events.append_batch(events),
+        lambda to, batch: to.events.append_batch(batch),
+        given=lambda _: events,
         payload=(*payload, *[EVENT_METADATA] * count),
         calls={1: 5, 10: 4, 100: 2, 1000: 1}[count],
         kind="batch" if count > 1 else "single",
@@ -109,7 +110,8 @@ def _mixed() -> Operation:
     events = [event(f"bench-mixed-{n % 2}", "bench-mixed", n) for n in range(10)]
     return _write(
         "run_events.append_batch 10, two threads",
-        lambda to, _: to.events.append_batch(events),
+        lambda to, batch: to.events.append_batch(batch),
+        given=lambda _: events,
         payload=(*[each.content for each in events[1::2]], *[EVENT_METADATA] * 10),
         kind="batch",
     )
