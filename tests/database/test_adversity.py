@@ -101,10 +101,13 @@ async def test_leaving_a_session_whose_connection_is_lost_is_not_an_error(databa
 
 
 async def test_a_commit_on_a_lost_connection_says_so(database, server, notes):
-    with pytest.raises(ConnectionLostError):
+    async def unit() -> None:
         async with database.transaction() as session:
             await notes.add(session, 1)
             await server.kill()
+
+    with pytest.raises(ConnectionLostError):
+        await unit()
     assert await notes.ids(database) == []
     assert database.pool.in_use == 0
 

@@ -236,7 +236,7 @@ async def test_event_loops_of_one_process_share_the_queue(database, catalog, not
     def run() -> None:
         try:
             asyncio.run(elsewhere())
-        except BaseException as failure:
+        except BaseException as failure:  # noqa: BLE001 - told to the main thread
             failures.append(failure)
 
     threads = [threading.Thread(target=run) for _ in range(2)]

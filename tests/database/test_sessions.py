@@ -37,10 +37,14 @@ async def test_what_is_committed_lasts_and_what_comes_after_is_a_new_transaction
 async def test_a_transaction_commits_at_its_end_and_rolls_back_on_an_exception(database, notes):
     async with database.transaction() as session:
         await notes.add(session, 1)
-    with pytest.raises(ZeroDivisionError):
+
+    async def broken() -> None:
         async with database.transaction() as session:
             await notes.add(session, 2)
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await broken()
     assert await notes.ids(database) == [1]
 
 
@@ -145,12 +149,16 @@ async def test_a_savepoint_is_undone_by_the_exception_that_leaves_it(database, n
         await notes.add(session, 1)
         async with session.begin_nested():
             await notes.add(session, 2)
-        with pytest.raises(ZeroDivisionError):
+
+        async def broken() -> None:
             async with session.begin_nested():
                 await notes.add(session, 3)
                 async with session.begin_nested():
                     await notes.add(session, 4)
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await broken()
         assert await notes.ids(session) == [1, 2]
         await session.commit()
     assert await notes.ids(database) == [1, 2]
@@ -158,10 +166,14 @@ async def test_a_savepoint_is_undone_by_the_exception_that_leaves_it(database, n
 
 async def test_a_savepoint_may_be_the_first_thing_in_a_session(database, notes):
     async with database.session() as session:
-        with pytest.raises(QueryExecutionError):
+
+        async def broken() -> None:
             async with session.begin_nested():
                 await notes.add(session, 1)
                 await notes.add(session, 1)
+
+        with pytest.raises(QueryExecutionError):
+            await broken()
         async with session.begin_nested(), session.begin_nested():
             await notes.add(session, 2)
         await session.commit()
@@ -263,27 +275,29 @@ async def test_a_forgotten_session_is_reported_and_gives_its_connection_back(
     database = await open_database(pool_size=1, acquire_timeout=5)
     await database.execute(catalog["notes.create_table"])
     session = database.session()
+    session.itself = session  # only the garbage collector finds it
     await notes.add(session, 1)
+    del session
     with pytest.warns(ResourceWarning, match="session was not closed"):
-        del session
         gc.collect()
     assert await notes.ids(database) == []
     await notes.add(database, 1)
 
 
 async def test_atomic_is_a_transaction_on_a_database_and_a_savepoint_on_a_session(database, notes):
-    with pytest.raises(ZeroDivisionError):
-        async with database.atomic() as unit:
-            await notes.add(unit, 1)
+    async def broken(executor, number: int) -> None:
+        async with executor.atomic() as unit:
+            await notes.add(unit, number)
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await broken(database, 1)
     async with database.atomic() as unit:
         await notes.add(unit, 2)
     async with database.session() as session:
         await notes.add(session, 3)
         with pytest.raises(ZeroDivisionError):
-            async with session.atomic() as unit:
-                await notes.add(unit, 4)
-                raise ZeroDivisionError
+            await broken(session, 4)
         await session.commit()
     assert await notes.ids(database) == [2, 3]
 

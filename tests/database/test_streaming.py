@@ -66,10 +66,13 @@ async def test_a_session_that_streams_is_in_use(database, catalog, notes):
 
 
 async def test_an_exception_in_the_loop_closes_the_stream(database, catalog):
-    with pytest.raises(ZeroDivisionError):
+    async def broken() -> None:
         async with aclosing(database.stream(catalog["notes.numbers"], last=5_000)) as rows:
             async for _ in rows:
                 raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await broken()
     assert database.pool.in_use == 0
 
 
