@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     _Saver = object
 
-__all__ = ["Apart", "PortableSaver", "PortableSerializer"]
+__all__ = ["Apart", "Calls", "PortableSaver", "PortableSerializer"]
 
 T = TypeVar("T")
 
@@ -69,6 +69,36 @@ class PortableSerializer(JsonPlusSerializer):
             ) from error
 
 
+class Calls:
+    """The calls in flight of a checkpointer and of its copies."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._ended: asyncio.Future[None] | None = None
+        """Set once the checkpointer is closed; done when its last call has ended."""
+
+    def begin(self, call: Coroutine[Any, Any, Any]) -> None:
+        """Count a call. Refuses it when the checkpointer is closed."""
+        if self._ended is not None:
+            call.close()
+            raise DeerstoreError("the checkpointer is closed")
+        self._running += 1
+
+    def end(self) -> None:
+        """The call has ended, in whatever way."""
+        self._running -= 1
+        if not self._running and self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    async def finish(self, grace: float) -> None:
+        """Let no more calls begin, and wait for the last to end."""
+        if self._ended is not None:
+            return
+        self._ended = asyncio.get_running_loop().create_future()
+        if self._running:
+            await asyncio.wait({self._ended}, timeout=grace)
+
+
 class PortableSaver(_Saver):
     """Stands before an engine's saver: checks what is to be kept, and words its failures."""
 
@@ -76,34 +106,23 @@ class PortableSaver(_Saver):
     keeps_apart = False
     """Whether contents that are not primitive lie in a table of their own."""
 
-    _running = 0
-    _ended: asyncio.Future[None] | None = None
-    """Set once the checkpointer is closed; done when its last call has ended."""
+    _calls: Calls
+    """Made once per bundle: LangGraph works on shallow copies of the saver."""
 
     async def _attempt(self, call: Awaitable[T]) -> T:
         """The result of a call. An engine may raise deerstore's errors for its driver's here."""
         return await call
 
     async def _call(self, call: Coroutine[Any, Any, T]) -> T:
-        if self._ended is not None:
-            call.close()
-            raise DeerstoreError("the checkpointer is closed")
-        self._running += 1
+        self._calls.begin(call)
         try:
             return await self._attempt(call)
         finally:
-            self._running -= 1
-            ended: asyncio.Future[None] | None = self._ended
-            if not self._running and ended is not None and not ended.done():
-                ended.set_result(None)
+            self._calls.end()
 
     async def finish(self, grace: float) -> None:
         """Take no more calls, and let those in flight end for ``grace`` seconds."""
-        if self._ended is not None:
-            return
-        self._ended = asyncio.get_running_loop().create_future()
-        if self._running:
-            await asyncio.wait({self._ended}, timeout=grace)
+        await self._calls.finish(grace)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self._call(super().aget_tuple(_place(config)))

@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-import aiomysql
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
     CheckpointTuple,
@@ -27,17 +26,16 @@ from langgraph.store.mysql.aio import AIOMySQLStore
 
 import deerstore
 from deerstore.errors import InvalidValueError
-from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
+from deerstore.persistence.checkpointer import Calls, PortableSaver, PortableSerializer
+from deerstore.persistence.mysql_tables import make_tables
 from deerstore.persistence.store import PortableStore
 from deerstore.queries import Query, QueryCatalog, load_queries
-from deerstore.schema.langgraph import complete_mysql, run_migrations
 from deerstore.values import INT64_MAX
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 
-    from deerstore.config import StorageConfig
     from deerstore.database import Database
     from deerstore.database.executor import Executor
 
@@ -47,9 +45,6 @@ T = TypeVar("T")
 
 _STATEMENT_BYTES = 16_384
 """What a statement takes beside the content that it carries."""
-
-# Duplicate table, column or index: the statement had run before.
-_DONE_ALREADY = frozenset({1050, 1060, 1061})
 
 
 @cache
@@ -323,11 +318,12 @@ class MySQLCheckpointer(PortableSaver, _RowSaver):
         self._database = database
         # The facade lends a connection to each call.
         super().__init__(cast("Any", None), serde=PortableSerializer())
+        self._calls = Calls()
 
     async def setup(self) -> None:
         """LangGraph's tables. ``persistence.setup()`` does it under the lock of all setups."""
         ledger = ("checkpoint_migrations", AIOMySQLSaver.MIGRATIONS)
-        await _make_tables(self._database.config, [ledger])
+        await make_tables(self._database.config, [ledger])
 
 
 class MySQLStore(PortableStore, AIOMySQLStore):
@@ -340,7 +336,7 @@ class MySQLStore(PortableStore, AIOMySQLStore):
     async def setup(self) -> None:
         """LangGraph's table. ``persistence.setup()`` does it under the lock of all setups."""
         ledger = ("store_migrations", AIOMySQLStore.MIGRATIONS)
-        await _make_tables(self._database.config, [ledger])
+        await make_tables(self._database.config, [ledger])
 
 
 class MySQLLangGraph:
@@ -355,38 +351,10 @@ class MySQLLangGraph:
         """LangGraph's tables."""
         saver = ("checkpoint_migrations", AIOMySQLSaver.MIGRATIONS)
         store = ("store_migrations", AIOMySQLStore.MIGRATIONS)
-        await _make_tables(self._config, [saver, store])
+        await make_tables(self._config, [saver, store])
 
     async def aclose(self, grace: float) -> None:
         """Nothing: the connections are the facade's."""
-
-
-class _SilentCursor(aiomysql.Cursor):  # type: ignore[misc]
-    """A cursor that does not turn the server's notes ("exists already") into warnings."""
-
-    async def _show_warnings(self, conn: Any) -> None:
-        pass
-
-
-async def _make_tables(config: StorageConfig, ledgers: Sequence[tuple[str, Sequence[str]]]) -> None:
-    # A connection of its own: a rebuilt table may take longer than command_timeout.
-    connection = await aiomysql.connect(**config.targets.aiomysql_kwargs(), autocommit=True)
-    try:
-        async with connection.cursor(_SilentCursor) as cursor:
-
-            async def execute(sql: str) -> Sequence[Sequence[Any]]:
-                await cursor.execute(sql)
-                return list(await cursor.fetchall()) if cursor.description else []
-
-            for ledger in ledgers:
-                await run_migrations(execute, ledger, _is_done_already)
-            await complete_mysql(execute)
-    finally:
-        await connection.ensure_closed()
-
-
-def _is_done_already(error: Exception) -> bool:
-    return isinstance(error, aiomysql.Error) and bool(error.args) and error.args[0] in _DONE_ALREADY
 
 
 def _listing(

@@ -24,7 +24,7 @@ from psycopg.rows import DictRow, dict_row
 from deerstore.database.failures import execution_error, lost_error, retryable_error, timeout_error
 from deerstore.database.pool import Pool
 from deerstore.errors import ConfigError
-from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
+from deerstore.persistence.checkpointer import Calls, PortableSaver, PortableSerializer
 from deerstore.persistence.store import PortableStore
 from deerstore.schema.langgraph import Execute, complete_postgres, run_migrations
 
@@ -112,6 +112,7 @@ class PostgresCheckpointer(PortableSaver, _PooledSaver):
         self._location = config.location
         self._seconds = config.command_timeout
         super().__init__(cast("Any", None), serde=PortableSerializer())
+        self._calls = Calls()
         if config.pgbouncer:
             self.supports_pipeline = False
 

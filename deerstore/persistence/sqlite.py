@@ -18,7 +18,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from deerstore.database.sqlite import SQLiteConnection
-from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
+from deerstore.persistence.checkpointer import Calls, PortableSaver, PortableSerializer
 from deerstore.persistence.store import PortableStore
 from deerstore.schema.langgraph import run_migrations
 
@@ -134,6 +134,7 @@ class SqliteCheckpointer(PortableSaver, _OneTripSaver):
         self._database = database
         # The facade lends a connection to each call.
         super().__init__(cast("Any", None), serde=PortableSerializer())
+        self._calls = Calls()
         self.is_setup = True
 
 
