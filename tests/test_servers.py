@@ -15,7 +15,7 @@ import pymysql
 import pytest
 
 from tests.fixtures.fix_engines import selected
-from tests.servers import ENVIRONMENT, Servers
+from tests.servers import Servers
 from tests.servers.process import PASSWORD, accepts
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,7 +53,6 @@ def test_servers_end_with_a_killed_parent(tmp_path: Path) -> None:
     assert not accepts(port)
 
 
-@pytest.mark.skipif(bool(os.environ.get(ENVIRONMENT["postgres"])), reason="not a private server")
 def test_postgres_is_hostile(servers: Servers) -> None:
     """Another zone, another isolation, a linguistic order, a password that needs escaping."""
     with psycopg.connect(servers.url("postgres")) as connection:
@@ -64,7 +63,6 @@ def test_postgres_is_hostile(servers: Servers) -> None:
         assert connection.info.password == PASSWORD
 
 
-@pytest.mark.skipif(bool(os.environ.get(ENVIRONMENT["mysql"])), reason="not a private server")
 def test_mysql_is_hostile(servers: Servers) -> None:
     """Another zone, another character set, no SQL mode, another isolation."""
     port = urlsplit(servers.url("mysql")).port
