@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from deerstore.schema.expected import Column, Index, Table, column_type, expected_tables
 
 if TYPE_CHECKING:
+    from deerstore.config.url import Engine
     from deerstore.schema.migrations import Migration
     from deerstore.schema.shape import ActualTable, Difference
-    from deerstore.url import Engine
 
 __all__ = ["add_column", "concurrently", "create_constraint", "create_index", "restore"]
 

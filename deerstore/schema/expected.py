@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deerstore.url import Engine
+from deerstore.config.url import Engine
 
 __all__ = ["TABLES", "Column", "Index", "Table", "column_type", "expected_tables"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deerstore.config.url import Engine
 from deerstore.errors import SchemaError
-from deerstore.url import Engine
 
 __all__ = ["Migration", "load_migrations", "migrations_folder"]
 

@@ -15,9 +15,9 @@ from deerstore.schema.expected import Table, expected_tables
 from deerstore.schema.shape import ActualTable, find_index
 
 if TYPE_CHECKING:
+    from deerstore.config.url import Engine
     from deerstore.schema.engines import SchemaEngine
     from deerstore.schema.migrations import Migration
-    from deerstore.url import Engine
 
 __all__ = ["Branch", "PlannedStatement", "adoption_statements", "branch_of", "pending_statements"]
 

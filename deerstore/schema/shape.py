@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from deerstore.schema.expected import Column, Index, Table, column_type, expected_tables
 
 if TYPE_CHECKING:
+    from deerstore.config.url import Engine
     from deerstore.schema.engines import SchemaEngine
     from deerstore.schema.migrations import Migration
-    from deerstore.url import Engine
 
 __all__ = ["ActualColumn", "ActualIndex", "ActualTable", "Difference", "compare", "read_shape"]
 

@@ -23,7 +23,7 @@ from deerstore.schema.thread import SchemaThread
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
-    from deerstore.url import Engine
+    from deerstore.config.url import Engine
 
 __all__ = ["Drift", "SchemaStatus", "UpgradePlan", "plan_upgrade", "schema_status"]
 

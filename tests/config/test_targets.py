@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from deerstore.config import StorageConfig
+from deerstore.config.url import parse_url
 from deerstore.errors import ConfigError
-from deerstore.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deerstore.config.url import parse_url, redact_url
 from deerstore.errors import ConfigError
-from deerstore.url import parse_url, redact_url
 
 
 @pytest.mark.parametrize(

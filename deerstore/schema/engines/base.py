@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from deerstore.config.url import Engine
 from deerstore.database.catalog import deerstore_queries
 from deerstore.errors import ConnectionLostError, SchemaError
 from deerstore.queries import Codec, QueryCatalog
-from deerstore.url import Engine
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig

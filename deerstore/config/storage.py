@@ -23,9 +23,9 @@ from pydantic import (
     model_validator,
 )
 
+from deerstore.config.targets import ConnectionTargets
+from deerstore.config.url import DEFAULT_PORTS, DatabaseURL, Engine, parse_url, redact_url
 from deerstore.errors import ConfigError
-from deerstore.targets import ConnectionTargets
-from deerstore.url import DEFAULT_PORTS, DatabaseURL, Engine, parse_url, redact_url
 
 __all__ = ["ConfigModel", "SecretURL", "StorageConfig"]
 

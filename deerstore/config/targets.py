@@ -1,4 +1,4 @@
-"""Each driver's own form of one :class:`~deerstore.url.DatabaseURL`.
+"""Each driver's own form of one :class:`~deerstore.config.url.DatabaseURL`.
 
 Seven consumers connect to the same place: asyncpg, aiomysql or asyncmy and sqlite3 for the
 application tables, psycopg and the same MySQL driver for LangGraph, yoyo (over psycopg, PyMySQL
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from deerstore.config.url import DEFAULT_PORTS, DatabaseURL
 from deerstore.errors import ConfigError
-from deerstore.url import DEFAULT_PORTS, DatabaseURL
 
 if TYPE_CHECKING:
     import ssl

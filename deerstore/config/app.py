@@ -1,9 +1,4 @@
-"""Where deerstore keeps its data, and how it talks to that place.
-
-One :class:`StorageConfig` governs all five surfaces. It is made from keywords, from a URL, from
-the older ``database:`` shape (:func:`storage_config_from_database_config`) or from a YAML file
-(:func:`load_config`).
-"""
+"""The application's file: the ``storage:`` section, and the older ``database:`` shape."""
 
 from __future__ import annotations
 
@@ -15,14 +10,12 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
+from deerstore.config.storage import ConfigModel, SecretURL, StorageConfig
 from deerstore.errors import ConfigError
-from deerstore.storage_config import ConfigModel, SecretURL, StorageConfig
 
 __all__ = [
     "AppConfig",
     "DatabaseConfig",
-    "SecretURL",
-    "StorageConfig",
     "load_config",
     "storage_config_from_database_config",
 ]
