@@ -2,7 +2,8 @@
 
 The drivers read URLs differently (aiomysql decodes nothing, yoyo decodes only the password,
 asyncpg sends what it does not know to the server), so none of them ever sees the user's text:
-:func:`parse_url` splits and decodes it, and :mod:`deerstore.config.targets` builds each driver's form.
+:func:`parse_url` splits and decodes it, and :mod:`deerstore.config.targets` builds each driver's
+form.
 
 Everything outside the separators may be percent-encoded. No error repeats a part of the URL that
 could belong to a password.
