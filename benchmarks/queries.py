@@ -52,9 +52,7 @@ async def measure_queries(
                 if operation.name in peer.operations
             ]
             await _compare(operation, database, able)
-            line = await measure_operation(
-                operation, database, floor, rounds=rounds, peers=able
-            )
+            line = await measure_operation(operation, database, floor, rounds=rounds, peers=able)
             report(place.kind, line)
 
 

@@ -119,9 +119,12 @@ class Core:
                 .with_for_update()
             )
             if last is None:
-                last = await connection.scalar(
-                    select(func.max(_events.c.seq)).where(_events.c.thread_id == thread_id)
-                ) or 0
+                last = (
+                    await connection.scalar(
+                        select(func.max(_events.c.seq)).where(_events.c.thread_id == thread_id)
+                    )
+                    or 0
+                )
                 await connection.execute(
                     insert(_counters), {"thread_id": thread_id, "last_seq": last + count}
                 )

@@ -20,7 +20,8 @@ def engine_for(config: StorageConfig, *, size: int = 5) -> AsyncEngine:
     else:
         name = _DRIVERS.get(config.driver, f"mysql+{config.mysql_driver}")
         url = make_url(config.database_url.get_secret_value()).set(drivername=name)
-    engine = create_async_engine(url, pool_size=size, max_overflow=0, pool_pre_ping=True)
+    level = {} if config.driver == "sqlite" else {"isolation_level": "READ COMMITTED"}
+    engine = create_async_engine(url, pool_size=size, max_overflow=0, pool_pre_ping=True, **level)
     if config.driver == "sqlite":
 
         @event.listens_for(engine.sync_engine, "connect")

@@ -107,10 +107,10 @@ class Orm:
             "runs.update_run_status": lambda key: self.set_status(key, "success"),
             "runs.update_run_completion": lambda key: self.complete(key, "success", FIGURES),
             "run_events.append": self.append,
-            "run_events.append_batch 1": lambda events: self.append_batch(events),
-            "run_events.append_batch 10": lambda events: self.append_batch(events),
-            "run_events.append_batch 100": lambda events: self.append_batch(events),
-            "run_events.append_batch 1000": lambda events: self.append_batch(events),
+            "run_events.append_batch 1": self.append_batch,
+            "run_events.append_batch 10": self.append_batch,
+            "run_events.append_batch 100": self.append_batch,
+            "run_events.append_batch 1000": self.append_batch,
             "feedback.upsert_feedback": self.upsert_feedback,
         }
 
@@ -226,9 +226,7 @@ class Orm:
             await session.execute(insert(EventRow.__table__), rows)  # type: ignore[arg-type]
             await session.commit()
         return [
-            RunEvent(
-                **event.model_dump(exclude={"created_at"}), seq=first + n, created_at=now
-            )
+            RunEvent(**event.model_dump(exclude={"created_at"}), seq=first + n, created_at=now)
             for n, event in enumerate(events)
         ]
 

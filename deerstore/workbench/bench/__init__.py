@@ -8,7 +8,7 @@ database, so that what the machine does meanwhile meets both.
 
 from __future__ import annotations
 
-from deerstore.workbench.bench.floor import Floor, open_floor
+from deerstore.workbench.bench.floor import Floor, open_floor, record
 from deerstore.workbench.bench.measure import (
     Contestant,
     Interval,
@@ -34,5 +34,6 @@ __all__ = [
     "median_interval",
     "open_floor",
     "ratio_interval",
+    "record",
     "repositories",
 ]
