@@ -86,16 +86,16 @@ class SqlUserRepository:
     async def update_user(self, user: User) -> User:
         params = _checked(user)
         del params["created_at"]
-        await self._refuse_taken(params)
+        await self._refuse(params)
         try:
             async with self._executor.atomic() as tx:
                 rows = await tx.fetch_tuples(statement("users.update_user"), params)
         except QueryExecutionError as error:
             # Somebody took the address or the identity since it was looked up.
-            await self._refuse_taken(params, error)
+            await self._refuse(params, error)
             raise
         if not rows:
-            raise UserNotFoundError(f"there is no user {params['id']!r}")
+            raise _missing(params["id"])
         return _build(rows[0])
 
     async def count_users(self) -> int:
@@ -130,7 +130,7 @@ class SqlUserRepository:
             # What stood in the way is gone again: another try.
         raise RetryableError(f"user {params['id']!r} was in the way of others, and they of it")
 
-    async def _refuse_taken(
+    async def _refuse(
         self, params: dict[str, Any], cause: QueryExecutionError | None = None
     ) -> None:
         keys = {
@@ -139,7 +139,9 @@ class SqlUserRepository:
         (conflicts,) = await self._executor.fetch_tuples(
             statement("users.find_update_conflicts"), keys
         )
-        email_taken, oauth_taken = conflicts
+        is_there, email_taken, oauth_taken = conflicts
+        if not is_there:
+            raise _missing(params["id"]) from cause
         if email_taken:
             raise _email_taken() from cause
         if oauth_taken:
@@ -167,6 +169,10 @@ def _address(email: str) -> tuple[str, str]:
     address = text("email", email, _EMAIL_LENGTH)
     # Lower case may be longer: U+0130 becomes two characters.
     return address, text("email", fold_email(address), _EMAIL_LENGTH)
+
+
+def _missing(user_id: str) -> UserNotFoundError:
+    return UserNotFoundError(f"there is no user {user_id!r}")
 
 
 def _email_taken() -> EmailAlreadyRegisteredError:

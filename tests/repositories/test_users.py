@@ -228,6 +228,14 @@ async def test_updating_a_missing_account(users: UserRepository) -> None:
         await users.update_user(made.model_copy(update={"id": "u2", "email": "x@example.com"}))
 
 
+async def test_a_missing_account_is_missing_whatever_keys_it_would_take(
+    users: UserRepository,
+) -> None:
+    made = await users.create_user(create(oauth_provider="github", oauth_id="42"))
+    with pytest.raises(UserNotFoundError):
+        await users.update_user(made.model_copy(update={"id": "u2"}))
+
+
 async def test_an_update_cannot_take_what_another_account_has(users: UserRepository) -> None:
     await users.create_user(create(oauth_provider="github", oauth_id="42"))
     mine = await users.create_user(create("u2"))

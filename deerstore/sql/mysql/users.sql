@@ -118,17 +118,19 @@ SELECT
     EXISTS (SELECT 1 FROM users WHERE system_role = 'admin') AS admin_exists;
 
 -- name: users.find_update_conflicts :one
--- doc: Which keys an account would take from another one. An address that stays as it is takes
--- doc: nothing, not even from an adopted account that differs from it by case.
+-- doc: Whether an account is there, and which keys it would take from another one. An address that
+-- doc: stays as it is takes nothing, not even from an adopted account that differs from it by case.
 -- plan: users: its primary key and its unique indexes, one look-up each
 -- param id: text
 -- param email: text
 -- param email_key: text
 -- param oauth_provider: text?
 -- param oauth_id: text?
+-- column is_there: bool
 -- column email_taken: bool
 -- column oauth_taken: bool
 SELECT
+    EXISTS (SELECT 1 FROM users WHERE id = :id) AS is_there,
     NOT EXISTS (SELECT 1 FROM users WHERE id = :id AND email = :email)
     AND (
         EXISTS (SELECT 1 FROM users WHERE email = :email)
