@@ -3,7 +3,7 @@
 ::
 
     DeerstoreError
-    ├── InvalidValueError (ValueError)            a value breaks a rule of its field; raised before any I/O
+    ├── InvalidValueError (ValueError)            a value breaks a rule of its field; before any I/O
     ├── InvalidMetadataFilterError (ValueError)   no key of a metadata filter was usable
     ├── NotFoundError (LookupError)               a row that had to exist does not
     │   └── UserNotFoundError
@@ -65,6 +65,16 @@ class DeerstoreError(Exception):
     """Base of all errors that deerstore raises."""
 
     code: ClassVar[str] = "deerstore"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default a copy, or another process, calls the class with the message alone.
+        return (_again, (type(self), self.args), *super().__reduce__()[2:])
+
+
+def _again(kind: type[DeerstoreError], args: tuple[Any, ...]) -> DeerstoreError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 class InvalidValueError(DeerstoreError, ValueError):
@@ -183,7 +193,8 @@ class ConnectionLostError(DeerstoreError, ConnectionError):
 
 class RetryableError(DeerstoreError, RuntimeError):
     """The engine gave up one of several competitors: a deadlock, a serialization failure or a
-    lock timeout. Nothing of the transaction was kept; running it again may succeed."""
+    lock timeout. Nothing of the transaction was kept; running it again may succeed.
+    """
 
     code = "retryable"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,26 @@ def test_a_missing_extra_names_what_to_install() -> None:
     error = errors.MissingExtraError("postgres", package="asyncpg")
     assert "pip install 'deerstore[postgres]'" in str(error)
     assert isinstance(error, ImportError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(error("refused") for error in CLASSES if not set(vars(error)).intersection({"__init__"})),
+        errors.InvalidValueError("refused", field="limit", index=3),
+        errors.ActiveRunConflictError("taken", reason="reservation"),
+        errors.ActiveRunConflictError("taken"),
+        errors.IdempotencyConflictError("used", existing={"run_id": "r1"}),
+        errors.PoolTimeoutError("full", waited=0.5, size=1, in_use=1),
+        errors.QueryFileError("wrong", file="a.sql", line=2, column=3, excerpt="x\n^"),
+        errors.QueryExecutionError("refused", query="a.b", sqlstate="42601", parameters=["x"]),
+        errors.MissingExtraError("postgres", package="asyncpg"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_may_be_copied_and_sent_to_another_process(error: errors.DeerstoreError) -> None:
+    for other in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(other) is type(error)
+        assert str(other) == str(error)
+        assert (other.args, vars(other)) == (error.args, vars(error))
+        assert getattr(other, "name", None) == getattr(error, "name", None)
