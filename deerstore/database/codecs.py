@@ -58,7 +58,7 @@ def stored_timestamp(value: Any) -> datetime | None:
     try:
         if type(value) is str:
             # By far the quickest way, for text that has no offset of its own.
-            return _parse(value + "+00:00")
+            return _parse(value + "Z")
         if value.tzinfo is UTC:
             return value  # type: ignore[no-any-return]
     except (ValueError, AttributeError):

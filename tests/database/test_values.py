@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import uuid
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -100,6 +101,28 @@ async def test_an_instant_stays_the_same_instant_and_comes_out_in_utc(database, 
     found = await through(database, catalog, moment=moment)
     assert (found, found.tzinfo) == (wanted, UTC)
     assert await database.fetch_tuples(catalog["kinds.moments"], {"moment": moment}) == [(1,)]
+
+
+WRITTEN_TIMES = {
+    "2026-03-29 01:30:15": INSTANT.replace(microsecond=0),
+    "2026-03-29T01:30:15Z": INSTANT.replace(microsecond=0),
+    "2026-03-29 07:00:15.000120+05:30": INSTANT,
+    "2026-03-29": INSTANT.replace(hour=0, minute=0, second=0, microsecond=0),
+    "2026-03-29T01": INSTANT.replace(minute=0, second=0, microsecond=0),
+    "no time": None,
+    "": None,
+}
+
+
+@pytest.mark.engines("sqlite", why="the servers store times as times")
+@pytest.mark.parametrize("written", WRITTEN_TIMES, ids=range(len(WRITTEN_TIMES)))
+async def test_a_time_that_another_writer_stored_is_in_utc(database, catalog, written):
+    await database.execute(catalog["kinds.put"], **{**NOTHING, "id": 1})
+    with sqlite3.connect(database.config.targets.sqlite_path()) as writer:
+        writer.execute("UPDATE kinds SET moment = ?", (written,))
+    writer.close()
+    found = (await database.fetch_one(catalog["kinds.get"], id=1))["moment"]
+    assert (found, found and found.tzinfo) == (WRITTEN_TIMES[written], found and UTC)
 
 
 DOCUMENTS = [
