@@ -15,13 +15,15 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deerstore import values
 from deerstore.errors import DeerstoreError, InvalidValueError
+from deerstore.gateway.run_leases import LeaseKeeper
+from deerstore.gateway.run_local import LocalRun
 from deerstore.gateway.run_outcome import CancelOutcome, write_outcome
+from deerstore.gateway.run_recovery import ORPHANED, end_orphans
 from deerstore.gateway.stores.adapters import StorageRunRepository
 from deerstore.repositories import Run, RunAdmission, RunCreate, RunFinalization
 
@@ -33,26 +35,6 @@ __all__ = ["RunManager"]
 T = TypeVar("T")
 
 _log = logging.getLogger("deerstore.gateway")
-
-_ORPHANED = "The worker stopped before the run ended."
-_RENEWALS_PER_LEASE = 3
-
-
-@dataclass(slots=True, eq=False)
-class _LocalRun:
-    """What only this process knows of a run it admitted."""
-
-    run_id: str
-    confirmed_until: float
-    """Monotonic time until which the lease is known to hold."""
-    abort: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[Any] | None = None
-    action: str | None = None
-    lost: bool = False
-
-    @property
-    def holds_lease(self) -> bool:
-        return not self.lost and time.monotonic() < self.confirmed_until
 
 
 class RunManager:
@@ -89,8 +71,17 @@ class RunManager:
         self._lease_seconds = lease_seconds
         self._grace_seconds = grace_seconds
         self._heartbeat = heartbeat
-        self._local: dict[str, _LocalRun] = {}
-        self._beat: asyncio.Task[None] | None = None
+        self._local: dict[str, LocalRun] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._admissions: set[asyncio.Task[RunAdmission]] = set()
+        self._leases = LeaseKeeper(
+            self._runs_table,
+            self.worker_id,
+            lease_seconds,
+            self._local,
+            interrupt=lambda run_id: self.finish(run_id, status="interrupted"),
+            until_told=self._until_told,
+        )
         self._background: set[asyncio.Task[Any]] = set()
         self._closing = False
 
@@ -136,6 +127,8 @@ class RunManager:
             owner_worker_id=self.worker_id,
         )
         admitting = self._in_background(self._admit(wanted))
+        self._admissions.add(admitting)
+        admitting.add_done_callback(self._admissions.discard)
         try:
             admission = await asyncio.shield(admitting)
         except asyncio.CancelledError:
@@ -152,11 +145,13 @@ class RunManager:
         for interrupted in admission.interrupted:
             local = self._local.get(interrupted.run_id)
             if local is not None:
-                self._signal(local, wanted.multitask_strategy)
+                local.superseded = True
+                local.signal(wanted.multitask_strategy)
         if not admission.reused:
             run = admission.run
-            self._local[run.run_id] = _LocalRun(run.run_id, asked + self._lease_seconds)
-            self._keep_beating()
+            self._local[run.run_id] = LocalRun(run.run_id, asked + self._lease_seconds)
+            if self._heartbeat:
+                self._leases.keep_beating()
         return admission
 
     async def _withdraw(self, admitting: asyncio.Task[RunAdmission]) -> None:
@@ -180,6 +175,8 @@ class RunManager:
         if local is None:
             raise DeerstoreError(f"run {run_id!r} was not admitted by this manager, or has ended")
         local.task = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda done: self._settle(local, done))
         if local.abort.is_set():
             task.cancel()
@@ -208,7 +205,7 @@ class RunManager:
 
     async def start(self, run_id: str) -> bool:
         """Make a pending run running. ``False``: it was stopped or taken over meanwhile."""
-        if self._has_lost(run_id):
+        if self._leases.has_lost(run_id):
             return False
         return await self._runs_table.start_run(run_id)
 
@@ -217,7 +214,7 @@ class RunManager:
 
         ``False``: the run is not running, or this worker lost its lease and must not write.
         """
-        if self._has_lost(run_id):
+        if self._leases.has_lost(run_id):
             return False
         return await self._runs_table.update_run_progress(run_id, **fields)
 
@@ -233,16 +230,22 @@ class RunManager:
         """End a run, with its figures, in one transaction; the arguments of
         ``RunJournal.completion()`` fit.
 
-        ``finalized`` is false when a cancel was recorded first (``cancel_action`` says which: do
-        what it asks for, then finish as ``interrupted`` or ``error``), when the run had ended
-        already, or when this worker lost its lease.
+        ``finalized`` is false when a cancel was recorded first, or the run made room for a newer
+        one of this worker (``cancel_action`` says what to do: do it, then finish as
+        ``interrupted``, and as ``error`` after a rollback); and when the run had ended already or
+        this worker lost its lease.
         """
-        if self._has_lost(run_id):
+        if self._leases.has_lost(run_id):
             _log.warning("the lease of run %s was lost: its outcome is not written", run_id)
             return RunFinalization(finalized=False, cancel_action=None)
         outcome = await self._runs_table.together(
             lambda runs: write_outcome(runs, run_id, status, error, stop_reason, completion)
         )
+        local = self._local.get(run_id)
+        if local is not None and not outcome.finalized and outcome.cancel_action is None:
+            await self._until_told()
+            if local.superseded:
+                return RunFinalization(finalized=False, cancel_action=local.action)
         if outcome.finalized or outcome.cancel_action is None:
             self._local.pop(run_id, None)
         return outcome
@@ -269,7 +272,7 @@ class RunManager:
             return CancelOutcome.NOT_CANCELLABLE
         local = self._local.get(run_id)
         if local is not None and local.holds_lease:
-            self._signal(local, winner)
+            local.signal(winner)
             if local.task is None:
                 await self.finish(run_id, status="interrupted")
             return CancelOutcome.CANCELLED
@@ -278,7 +281,7 @@ class RunManager:
             await self._runs_table.update_run_status(run_id, "interrupted")
             return CancelOutcome.CANCELLED
         if await self._runs_table.claim_expired_run(
-            run_id, grace_seconds=self._grace_seconds, error=_ORPHANED, stop_reason="cancelled"
+            run_id, grace_seconds=self._grace_seconds, error=ORPHANED, stop_reason="cancelled"
         ):
             return CancelOutcome.TAKEN_OVER
         return CancelOutcome.REQUESTED
@@ -287,31 +290,34 @@ class RunManager:
 
     async def renew_leases(self) -> None:
         """Renew the lease of each run of this worker once, and obey what the database says."""
-        for local in list(self._local.values()):
-            if not local.lost:
-                await self._renew(local)
+        await self._leases.renew()
 
     async def reconcile_orphaned_inflight_runs(
-        self, *, before: datetime | str | None = None, error: str = _ORPHANED
+        self,
+        *,
+        before: datetime | str | None = None,
+        error: str = ORPHANED,
+        restarted: bool = False,
+        leased_only: bool = False,
     ) -> list[Run]:
         """End pending and running rows without a live owner as errors; returns them as ended.
 
-        ``before`` leaves out rows created at or after it. The list is only a hint: a run that
-        renewed its lease meanwhile lives. Nothing is resumed.
+        ``before`` leaves out rows created at or after it. A run that renewed its lease meanwhile
+        lives. Nothing is resumed.
+
+        ``restarted`` also ends what a former process of this worker's name left, whose leases may
+        still run: call it so before anything is admitted. ``leased_only`` leaves out rows that
+        never had a lease, which another kind of worker may be carrying out.
         """
-        orphans = await self._runs_table.list_expired_inflight(
-            before=before, grace_seconds=self._grace_seconds
+        return await end_orphans(
+            self._runs_table,
+            error=error,
+            grace_seconds=self._grace_seconds,
+            before=before,
+            leased_only=leased_only,
+            former_worker=self.worker_id if restarted else None,
+            is_held=self.holds_lease,
         )
-        ended = []
-        for orphan in orphans:
-            if self.holds_lease(orphan.run_id):
-                continue
-            if await self._runs_table.claim_expired_run(
-                orphan.run_id, grace_seconds=self._grace_seconds, error=error
-            ):
-                run = await self._runs_table.get_run(orphan.run_id)
-                ended.append(run or orphan)
-        return ended
 
     async def shutdown(self, *, drain_seconds: float = 10, abort_seconds: float = 5) -> None:
         """Admit nothing more, let running tasks end, then stop them, then end what is left.
@@ -322,7 +328,7 @@ class RunManager:
         self._closing = True
         await self._wait_for_tasks(drain_seconds)
         for local in list(self._local.values()):
-            self._signal(local, "interrupt")
+            local.signal("interrupt")
         await self._wait_for_tasks(abort_seconds)
         for run_id in list(self._local):
             try:
@@ -331,76 +337,19 @@ class RunManager:
                 # Its lease runs out, and the next start ends it.
                 _log.warning("run %s could not be ended at shutdown: %s", run_id, failure)
             self._local.pop(run_id, None)
-        if self._beat is not None:
-            self._beat.cancel()
-        waiting = [*self._background, *([self._beat] if self._beat else [])]
-        await asyncio.gather(*waiting, return_exceptions=True)
-        self._beat = None
+        await self._leases.aclose()
+        await asyncio.gather(*self._background, return_exceptions=True)
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _has_lost(self, run_id: str) -> bool:
-        local = self._local.get(run_id)
-        if local is None or local.holds_lease:
-            return False
-        self._lose(local)
-        return True
+    async def _until_told(self) -> None:
+        """Wait for what this worker admits just now: it may have made room in the database, and
+        tells the run that had to make room only afterwards.
+        """
+        if self._admissions:
+            await asyncio.wait(set(self._admissions))
 
-    def _signal(self, local: _LocalRun, action: str | None) -> None:
-        if local.action is None:
-            local.action = action
-        if not local.abort.is_set():
-            local.abort.set()
-            if local.task is not None:
-                local.task.cancel()
-
-    def _lose(self, local: _LocalRun) -> None:
-        if not local.lost:
-            local.lost = True
-            _log.warning(
-                "the lease of run %s could not be renewed: its task is stopped", local.run_id
-            )
-        self._signal(local, None)
-
-    async def _renew(self, local: _LocalRun) -> None:
-        asked = time.monotonic()
-        try:
-            async with asyncio.timeout(local.confirmed_until - asked):
-                renewal = await self._runs_table.renew_lease(
-                    local.run_id,
-                    owner_worker_id=self.worker_id,
-                    lease_seconds=self._lease_seconds,
-                )
-        except (DeerstoreError, TimeoutError) as failure:
-            _log.warning("the lease of run %s was not renewed: %s", local.run_id, failure)
-            if not local.holds_lease:
-                self._lose(local)
-            return
-        if self._local.get(local.run_id) is not local:
-            return
-        if not renewal.renewed:
-            self._lose(local)
-            return
-        local.confirmed_until = asked + self._lease_seconds
-        if renewal.cancel_action is not None:
-            self._signal(local, renewal.cancel_action)
-            if local.task is None:
-                await self.finish(local.run_id, status="interrupted")
-
-    def _keep_beating(self) -> None:
-        if self._heartbeat and (self._beat is None or self._beat.done()):
-            self._beat = asyncio.get_running_loop().create_task(self._beat_while_needed())
-
-    async def _beat_while_needed(self) -> None:
-        while self._local:
-            await asyncio.sleep(self._lease_seconds / _RENEWALS_PER_LEASE)
-            try:
-                await self.renew_leases()
-            except Exception:  # noqa: BLE001 - it is logged with its traceback
-                # The heartbeat must outlive whatever one round of it meets.
-                _log.exception("a round of lease renewals failed")
-
-    def _settle(self, local: _LocalRun, task: asyncio.Task[Any]) -> None:
+    def _settle(self, local: LocalRun, task: asyncio.Task[Any]) -> None:
         """The task of a run ended: end the run, if the task did not."""
         if self._local.get(local.run_id) is not local:
             return
@@ -416,7 +365,7 @@ class RunManager:
             ending = self._end(local, "error", "The run's task ended without an outcome.")
         self._in_background(ending)
 
-    async def _end(self, local: _LocalRun, status: str, error: str | None) -> None:
+    async def _end(self, local: LocalRun, status: str, error: str | None) -> None:
         outcome = await self.finish(local.run_id, status=status, error=error)
         if not outcome.finalized and outcome.cancel_action is not None:
             await self.finish(local.run_id, status="interrupted", error=error)
@@ -433,9 +382,8 @@ class RunManager:
             _log.debug("background work of the run manager failed", exc_info=task.exception())
 
     async def _wait_for_tasks(self, seconds: float) -> None:
-        tasks = [local.task for local in self._local.values() if local.task is not None]
-        current = asyncio.current_task()
-        waiting = [task for task in tasks if task is not current and not task.done()]
+        # Also those whose run has its outcome: they may have more to write.
+        waiting = self._tasks - {asyncio.current_task()}
         if waiting and seconds > 0:
             await asyncio.wait(waiting, timeout=seconds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
 __all__ = ["GatewayRuntime", "gateway_runtime"]
 
 _log = logging.getLogger("deerstore.gateway")
+
+# What a thread's status says while a run is at work in it.
+_BUSY = ("running", "busy")
+_ACTIVE = ("pending", "running")
+_MANY = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,11 @@ async def gateway_runtime(
     ``load_config()``. The other arguments are those of :class:`RunManager`; ``drain_seconds`` is
     how long running tasks may take to end by themselves at the end.
 
-    Orphans are runs whose worker died: they become ``error``, and a thread whose status still
-    says that one of them is running becomes ``error`` with it.
+    Orphans are runs whose worker died: they become ``error``. With a ``worker_id`` of its own a
+    worker ends at its start what its former process left; the runs of other workers are ended when
+    their lease has run out, at a start or, with ``heartbeat``, once per lease. A thread whose
+    status says ``running`` or ``busy`` while none of its runs is active becomes ``error`` or
+    ``idle``, as its newest run ended.
     """
     source = config.storage if isinstance(config, AppConfig) else config
     async with deerstore.open(source) as persistence:
@@ -77,12 +86,20 @@ async def gateway_runtime(
             grace_seconds=grace_seconds,
             heartbeat=heartbeat,
         )
-        threads = StorageThreadMetaStore(sessions)
-        await _end_orphans(manager, threads)
+        runs, threads = StorageRunStore(sessions), StorageThreadMetaStore(sessions)
+        await _end_orphans(manager, runs, threads, restarted=worker_id is not None)
+        for status in _BUSY:
+            for thread in await threads.search(status=status, limit=_MANY, user_id=None):
+                await _settle(runs, threads, thread["thread_id"])
+        watch = (
+            asyncio.create_task(_watch(manager, runs, threads, lease_seconds))
+            if heartbeat
+            else None
+        )
         try:
             yield GatewayRuntime(
                 persistence=persistence,
-                run_store=StorageRunStore(sessions),
+                run_store=runs,
                 run_event_store=StorageRunEventStore(sessions),
                 thread_store=threads,
                 feedback_repo=StorageFeedbackStore(sessions),
@@ -93,14 +110,55 @@ async def gateway_runtime(
                 session_factory=sessions,
             )
         finally:
+            if watch is not None:
+                watch.cancel()
+                await asyncio.gather(watch, return_exceptions=True)
             await manager.shutdown(drain_seconds=drain_seconds)
 
 
-async def _end_orphans(manager: RunManager, threads: StorageThreadMetaStore) -> None:
-    for run in await manager.reconcile_orphaned_inflight_runs():
+async def _watch(
+    manager: RunManager, runs: StorageRunStore, threads: StorageThreadMetaStore, seconds: float
+) -> None:
+    """End the runs of workers that die meanwhile."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            # A row without a lease may be in the care of somebody who keeps none.
+            await _end_orphans(manager, runs, threads, leased_only=True)
+        except Exception:  # noqa: BLE001 - it is logged with its traceback
+            _log.exception("orphaned runs could not be looked for")
+
+
+async def _end_orphans(
+    manager: RunManager,
+    runs: StorageRunStore,
+    threads: StorageThreadMetaStore,
+    *,
+    restarted: bool = False,
+    leased_only: bool = False,
+) -> None:
+    for run in await manager.reconcile_orphaned_inflight_runs(
+        restarted=restarted, leased_only=leased_only
+    ):
         _log.warning(
             "run %s of thread %s was orphaned: it ended as error", run.run_id, run.thread_id
         )
-        thread = await threads.get(run.thread_id, user_id=None)
-        if thread is not None and thread["status"] in ("running", "busy"):
-            await threads.update_status(run.thread_id, "error", user_id=None)
+        await _settle(runs, threads, run.thread_id)
+
+
+async def _settle(runs: StorageRunStore, threads: StorageThreadMetaStore, thread_id: str) -> None:
+    """Give a thread that nobody works on the status of rest that its newest run ended with."""
+    thread = await threads.get(thread_id, user_id=None)
+    newest = await _newest_run(runs, thread_id)
+    if thread is None or thread["status"] not in _BUSY or newest in _ACTIVE:
+        return
+    rest = "error" if newest in ("error", "timeout") else "idle"
+    await threads.update_status(thread_id, rest, user_id=None)
+    if await _newest_run(runs, thread_id) in _ACTIVE:
+        # Another worker began a run in between, and had said so.
+        await threads.update_status(thread_id, thread["status"], user_id=None)
+
+
+async def _newest_run(runs: StorageRunStore, thread_id: str) -> str | None:
+    rows = await runs.list_by_thread(thread_id, limit=1, user_id=None)
+    return rows[0]["status"] if rows else None
