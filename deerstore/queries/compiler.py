@@ -55,7 +55,8 @@ def compile_query(source: SourceText, engine: str, query: DeclaredQuery) -> Defi
         if name not in used_variants:
             raise source.error(f"variant {name!r} is declared but no block uses it", *place)
     _check_parameters(source, query, marked)
-    statements = [Statement(source.text, engine, runs) for runs in marked]
+    types = {name: parameter.type for name, (parameter, _) in query.params.items()}
+    statements = [Statement(source.text, engine, runs, types) for runs in marked]
     for binding in bindings(query):
         key = tuple(sorted(binding.items()))
         definition.templates[key] = _template(source, query, statements, binding)

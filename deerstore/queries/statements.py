@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from deerstore.queries.lexer import Token
+from deerstore.queries.model import ValueType
+from deerstore.queries.untyped import casts
 from deerstore.queries.variants import Run, applies
 
 __all__ = ["Statement"]
@@ -23,11 +25,15 @@ Nature = tuple[str, bool, bool]
 class Statement:
     """The statement of one step on one engine, every run of it rendered once."""
 
-    def __init__(self, text: str, engine: str, runs: list[Run]) -> None:
+    def __init__(
+        self, text: str, engine: str, runs: list[Run], types: Mapping[str, ValueType]
+    ) -> None:
         self._text = text
         self._engine = engine
         self._runs = runs
-        self._rendered = [_render(text, engine, tokens) for _, tokens in runs]
+        everything = [token for _, tokens in runs for token in tokens]
+        behind = casts(text, everything, types) if engine == "postgres" else {}
+        self._rendered = [_render(text, engine, tokens, behind) for _, tokens in runs]
         self._nature: Nature | None = None
         if _has_word(runs[0][1]) and not any(
             kind == "word" and text[start:end].upper() in _TELLING
@@ -35,7 +41,7 @@ class Statement:
             if conditions
             for kind, start, end in tokens
         ):
-            self._nature = classify(text, [token for _, tokens in runs for token in tokens])
+            self._nature = classify(text, everything)
 
     def is_empty(self, binding: Mapping[str, str]) -> bool:
         """Whether nothing is left of it under this combination of choices."""
@@ -112,7 +118,8 @@ _Rendered = tuple[list[str], list[str], int]
 the first text (-1: it has none)."""
 
 
-def _render(text: str, engine: str, tokens: list[Token]) -> _Rendered:
+def _render(text: str, engine: str, tokens: list[Token], behind: Mapping[int, str]) -> _Rendered:
+    """``behind`` has what is to stand right behind a placeholder, by where that begins."""
     pieces: list[str] = []
     params: list[str] = []
     parts: list[str] = []
@@ -121,7 +128,7 @@ def _render(text: str, engine: str, tokens: list[Token]) -> _Rendered:
         if kind == "param":
             pieces.append("".join(parts))
             params.append(text[start + 1 : end])
-            parts = []
+            parts = [behind[start]] if start in behind else []
         elif kind == "space":
             # One blank is as good as many; a line break stays one, for the eye and for strings
             # that PostgreSQL joins over it.
