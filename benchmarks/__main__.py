@@ -104,9 +104,7 @@ async def _databases(
         rates = (100, 300, 600, 1_200) if chosen.full else (100, 400)
         report.latency[kind] = await open_loop(place, rates=rates, seconds=seconds * 2)
         for each in report.throughput[kind]:
-            print(
-                f"{kind:9} {each.name:15} {sorted(each.per_second)[len(each.per_second) // 2]:.0f}/s"
-            )
+            print(f"{kind:9} {each.name:15} {median(each.per_second):.0f}/s", flush=True)
         seeded = True
     if "appends" in parts and kind == "sqlite":
         figures = await joined_appends(place, full=chosen.full)

@@ -13,7 +13,7 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -192,17 +192,6 @@ def as_utc(field: str, value: datetime | str) -> datetime:
 
 # -- JSON ----------------------------------------------------------------------------------------
 
-_encode_ascii = json.JSONEncoder(separators=(",", ":"), allow_nan=True).encode
-_encode_exact = {
-    allow_nan: json.JSONEncoder(
-        separators=(",", ":"), allow_nan=allow_nan, default=lambda value: _as_string(value)
-    ).encode
-    for allow_nan in (True, False)
-}
-_encode_strict = json.JSONEncoder(
-    separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
-).encode
-
 
 def encode_object(field: str, value: Mapping[str, Any]) -> str:
     """Strict JSON text of an object with string keys: metadata, token maps.
@@ -217,12 +206,42 @@ def encode_object(field: str, value: Mapping[str, Any]) -> str:
     if not value:
         return "{}"
     try:
+        if _is_plain(value) and (text := _encode_if_storable(value)) is not None:
+            return text
+        # Something unusual: the slow way finds out what, and where.
         _check_strict(value, field)
         return _encode_strict(value)
     except RecursionError:
         raise InvalidValueError(
             f"{field} is nested too deeply or contains itself", field=field
         ) from None
+
+
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+_KEYS = frozenset({str})
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it consists of nothing but JSON's own types, with string keys."""
+    kind = type(value)
+    if kind is dict:
+        if not _KEYS.issuperset(map(type, value)):
+            return False
+        value = value.values()
+    elif kind is not list:
+        return kind in _ATOMS
+    return _ATOMS.issuperset(map(type, value)) or all(map(_is_plain, value))
+
+
+def _encode_if_storable(value: Any) -> str | None:
+    """The JSON text, unless it has a number or a character that is refused."""
+    try:
+        text = _encode_strict(value)
+    except ValueError:
+        return None
+    if "\\u0000" in text or not (text.isascii() or _SURROGATE.search(text) is None):
+        return None
+    return text
 
 
 def _check_strict(value: Any, path: str) -> None:
@@ -274,7 +293,7 @@ def encode_exact_json(field: str, value: Any, *, allow_nan: bool) -> str:
         # An exotic key, a NaN to be named, or a cycle: the slow way finds out which.
         pass
     try:
-        return _encode_ascii(_exact(value, field, allow_nan))
+        return _encode_exact[True](_exact(value, field, allow_nan))
     except RecursionError:
         raise InvalidValueError(
             f"{field} is nested too deeply or contains itself", field=field
@@ -291,7 +310,7 @@ def _exact(value: Any, path: str, allow_nan: bool) -> Any:
         return float(value)
     if isinstance(value, dict):
         return {
-            _exact_key(key): _exact(item, f"{path}.{_ascii(key)}", allow_nan)
+            _exact_key(key): _exact(item, f"{path}.{ascii(_exact_key(key))[1:-1]}", allow_nan)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -311,10 +330,6 @@ def _exact_key(key: Any) -> str:
     return _as_string(key)
 
 
-def _ascii(key: Any) -> str:
-    return _exact_key(key).encode("ascii", "backslashreplace").decode()
-
-
 def _as_string(value: Any) -> str:
     try:
         return str(value)
@@ -322,8 +337,42 @@ def _as_string(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
-decode_json = json.loads
-"""JSON text to a value, as it was written: big integers, NaN and lone surrogates included."""
+def _encoder(*, exact: bool, allow_nan: bool) -> Callable[[Any], str]:
+    """An encoder to compact JSON, ASCII when ``exact``; a cycle ends in a RecursionError.
+
+    ``JSONEncoder.encode`` makes the C encoder anew for each call, which takes longer than to encode
+    the metadata of an event.
+    """
+    plain = json.JSONEncoder(
+        separators=(",", ":"), ensure_ascii=exact, allow_nan=allow_nan, check_circular=False,
+        default=_as_string if exact else None,
+    )  # fmt: skip
+    make, escape = json.encoder.c_make_encoder, json.encoder.encode_basestring  # type: ignore[attr-defined]
+    if make is None:
+        return plain.encode
+    if exact:
+        escape = json.encoder.encode_basestring_ascii
+    chunks = make(None, plain.default, escape, None, ":", ",", False, False, allow_nan)
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode_exact = {
+    allow_nan: _encoder(exact=True, allow_nan=allow_nan) for allow_nan in (True, False)
+}
+_encode_strict = _encoder(exact=False, allow_nan=False)
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+
+
+def decode_json(stored: str | bytes | bytearray) -> Any:
+    """JSON text to a value, as it was written: big integers, NaN and lone surrogates included."""
+    try:
+        value, end = _scan(stored, 0)
+        if end == len(stored):
+            return value
+    except (StopIteration, TypeError):
+        # Blanks in front, bytes, or no JSON at all: json.loads takes it or says what is wrong.
+        pass
+    return json.loads(stored)
 
 
 def stored_object(stored: Any) -> dict[str, Any]:
@@ -334,9 +383,10 @@ def stored_object(stored: Any) -> dict[str, Any]:
     """
     if stored == "{}" or stored is None:
         return {}
-    if isinstance(stored, str | bytes | bytearray):
-        try:
-            stored = json.loads(stored)
-        except (ValueError, RecursionError):
-            return {}
-    return stored if isinstance(stored, dict) else {}
+    try:
+        value = decode_json(stored)
+    except TypeError:
+        value = stored
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {}

@@ -298,6 +298,11 @@ class MySQLEngine(Engine):
                 "json": codecs.stored_json,
                 "bytes": codecs.stored_bytes,
             },
+            shortcuts={
+                # No driver gives a zone other than this one.
+                "timestamp": ("{value}.replace(tzinfo={extra})", UTC),
+                "bool": ("{value} != 0 if type({value}) is {extra} else {decode}({value})", int),
+            },
         )
 
     async def connect(self) -> MySQLConnection:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from datetime import UTC
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -259,6 +260,9 @@ class PostgresEngine(Engine):
                 "timestamp": codecs.stored_timestamp,
                 "float": codecs.stored_float,
                 "json": codecs.stored_json,
+            },
+            shortcuts={
+                "timestamp": ("{value} if {value}.tzinfo is {extra} else {decode}({value})", UTC),
             },
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiosqlite
@@ -61,14 +62,17 @@ class _Worker(aiosqlite.Connection):
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, iter_chunk_size=64)
-        # Until 0.21 the connection was the thread itself. A daemon: an unclosed connection must
-        # not keep the interpreter from exiting.
-        self.thread: Any = getattr(self, "_thread", self)
-        self.thread.daemon = True
+        # An unclosed connection must not keep the interpreter from exiting.
+        self._thread.daemon = True
 
-    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
+    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run a function on the connection's thread: one trip."""
         # Wrapped, since aiosqlite's debug log shows the function with its arguments.
         return await self._execute(lambda: function(*args))  # type: ignore[no-untyped-call]
+
+    def join(self) -> None:
+        """Wait for the thread, which has been told to end."""
+        self._thread.join()
 
 
 class SQLiteConnection(Connection):
@@ -98,13 +102,13 @@ class SQLiteConnection(Connection):
     async def run(
         self, query: CompiledQuery, bound: Sequence[Any], scope: Scope, *, rows: bool
     ) -> Result:
-        result: Result = await self._worker.run(self._side.run, query, bound, scope, rows)
+        result: Result = await self._worker.call(self._side.run, query, bound, scope, rows)
         return result
 
     async def run_many(
         self, query: CompiledQuery, bound: Sequence[Sequence[Any]], scope: Scope
     ) -> int:
-        count: int = await self._worker.run(self._side.run_many, query, bound, scope)
+        count: int = await self._worker.call(self._side.run_many, query, bound, scope)
         return count
 
     async def stream(
@@ -114,13 +118,13 @@ class SQLiteConnection(Connection):
         scope: Scope,  # noqa: ARG002 - reading is the same inside and outside a transaction
         batch: int,
     ) -> AsyncGenerator[Result, None]:
-        portion: Result = await self._worker.run(self._side.first, query, bound, batch)
+        portion: Result = await self._worker.call(self._side.first, query, bound, batch)
         try:
             while portion.rows:
                 yield portion
-                portion = await self._worker.run(self._side.next, portion.names, batch)
+                portion = await self._worker.call(self._side.next, portion.names, batch)
         except GeneratorExit:
-            await self._worker.run(self._side.close_cursor)
+            await self._worker.call(self._side.close_cursor)
             raise
         # The end of the rows has closed the cursor; after a failure abandon() or rollback does.
 
@@ -139,29 +143,29 @@ class SQLiteConnection(Connection):
             return work(raw)
 
         if begin is None:
-            done: T = await self._worker.run(call)
+            done: T = await self._worker.call(call)
         else:
-            done = await self._worker.run(self._side.alone, call, begin == "write")
+            done = await self._worker.call(self._side.alone, call, begin == "write")
         return done
 
     async def begin(self, savepoints: Sequence[str]) -> None:
-        await self._worker.run(self._side.begin, savepoints)
+        await self._worker.call(self._side.begin, savepoints)
 
     async def commit(self) -> None:
-        await self._worker.run(self._side.execute, "COMMIT")
+        await self._worker.call(self._side.execute, "COMMIT")
 
     async def rollback(self) -> None:
-        await self._worker.run(self._side.roll_back)
+        await self._worker.call(self._side.roll_back)
 
     async def release(self, savepoint: str) -> None:
-        await self._worker.run(self._side.execute, f"RELEASE {savepoint}")
+        await self._worker.call(self._side.execute, f"RELEASE {savepoint}")
 
     async def rollback_to(self, savepoint: str) -> None:
-        await self._worker.run(self._side.undo, savepoint)
+        await self._worker.call(self._side.undo, savepoint)
 
     async def abandon(self) -> None:
         self._side.stopping = True
-        settled = asyncio.ensure_future(self._worker.run(self._side.settle))
+        settled = asyncio.ensure_future(self._worker.call(self._side.settle))
         while not settled.done():
             # An interrupt ends only what runs at that moment: repeat until the thread is free.
             if self._side.stopping:
@@ -170,13 +174,13 @@ class SQLiteConnection(Connection):
         settled.result()
 
     async def check(self) -> None:
-        await self._worker.run(self._side.execute, "SELECT 1")
+        await self._worker.call(self._side.execute, "SELECT 1")
 
     async def close(self) -> None:
         self._side.gone = True
         self.deadline.close()
         await self._worker.close()
-        self._worker.thread.join()
+        self._worker.join()
 
     def terminate(self) -> None:
         if self._side.gone:
@@ -216,6 +220,10 @@ class SQLiteEngine(Engine):
                 "bool": codecs.stored_bool,
                 "json": codecs.stored_json,
                 "bytes": codecs.stored_bytes,
+            },
+            shortcuts={
+                "timestamp": ("{extra}({value} + 'Z')", datetime.fromisoformat),
+                "bool": ("{value} != 0 if type({value}) is {extra} else {decode}({value})", int),
             },
         )
 

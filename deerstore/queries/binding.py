@@ -17,9 +17,9 @@ from uuid import UUID
 
 from deerstore.errors import InvalidValueError
 from deerstore.queries.header import near
-from deerstore.queries.model import Codec, Column, CompiledStep, Parameter, ValueType
+from deerstore.queries.model import Codec, CompiledStep, Parameter, ValueType
 
-__all__ = ["Binder", "build_binder", "build_decoder"]
+__all__ = ["Binder", "build_binder"]
 
 Binder = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 _Step = tuple[int, Callable[[Any], Any]]
@@ -141,6 +141,9 @@ def _assembler(
         (step.each, _picker(places), places) for step, places in zip(steps, positions, strict=True)
     ]
     elementwise = {i for each, _, places in plans if each for i in places if i in lists}
+    # What no step wants as a whole is not encoded as a whole.
+    needed = {i for each, _, places in plans if not each for i in places}
+    parts_only = elementwise - needed
 
     def rows(columns: dict[int, list[Any]], encoded: list[Any], places: tuple[int, ...]) -> Any:
         lengths = {len(columns[place]) for place in places if place in columns}
@@ -163,7 +166,8 @@ def _assembler(
         columns = {index: checks[index].elements(values[index]) for index in elementwise}
         encoded = list(values)
         for index, action in work:
-            encoded[index] = action(encoded[index])
+            if index not in parts_only:
+                encoded[index] = action(encoded[index])
         encoded.append(None)
         return tuple(
             rows(columns, encoded, places) if each else take(encoded)
@@ -230,7 +234,7 @@ _COERCE: dict[str, Callable[[Any], Any]] = {
 class _Check:
     """The rules of one parameter: what is accepted, and how it is encoded."""
 
-    __slots__ = ("base", "encode", "encode_list", "name", "query", "type")
+    __slots__ = ("accepted", "base", "encode", "encode_list", "name", "query", "type")
 
     def __init__(self, query: str, parameter: Parameter, codec: Codec) -> None:
         self.query = query
@@ -239,6 +243,12 @@ class _Check:
         self.base = parameter.type.base
         self.encode = codec.encoders.get(self.base)
         self.encode_list = codec.encoders.get(f"{self.base}[]")
+        self.accepted: set[type] = set()
+        """Types of elements that need no second look."""
+        if self.base in _EXACT:
+            self.accepted = {_EXACT[self.base]}
+            if parameter.type.element_nullable:
+                self.accepted.add(type(None))
 
     def settle(self, value: Any) -> Any:
         """``value`` as a value of the exact type, or an error."""
@@ -324,23 +334,31 @@ class _Check:
         """The elements, each of the exact type and within its rules, not encoded."""
         if value is None:
             return []
-        exact = _EXACT.get(self.base)
-        if exact is None or not set(map(type, value)) <= {exact}:
+        if not self.accepted.issuperset(map(type, value)):
             value = [self.element(item) for item in value]
         if self.base == "text":
-            for item in value:
-                if item is not None and ("\x00" in item or not item.isascii()):
-                    self.storable(item)
+            self.storable_all(value)
         elif self.base == "int":
             if any(item is not None and not -_INT64 <= item < _INT64 for item in value):
                 raise self.refused("has an element that does not fit in 64 bits")
         elif self.base == "timestamp":
-            return [item if item is None else self.in_utc(item) for item in value]
+            return [
+                item if item is None or item.tzinfo is UTC else self.in_utc(item) for item in value
+            ]
         elif self.base == "float" and any(
             item is not None and not math.isfinite(item) for item in value
         ):
             raise self.refused("has an element that is NaN or infinite")
         return value
+
+    def storable_all(self, value: list[Any]) -> None:
+        try:
+            text = "".join(value)
+        except TypeError:
+            text = "".join(item for item in value if item is not None)
+        # All at once: one look at a long text is quicker than many at short ones.
+        if "\x00" in text or not text.isascii():
+            self.storable(text)
 
     def element(self, value: Any) -> Any:
         if value is None:
@@ -356,6 +374,9 @@ class _Check:
         if encode is None:
             return items
         null_too = self.base == "json" and not self.type.element_nullable
+        if self.base == "timestamp" and len(items) > 1 and items.count(items[0]) == len(items):
+            # The events of a batch happen at one moment.
+            return items if items[0] is None else [encode(items[0])] * len(items)
         return [item if item is None and not null_too else encode(item) for item in items]
 
     def wrong(self, value: Any) -> InvalidValueError:
@@ -363,26 +384,3 @@ class _Check:
 
     def refused(self, why: str) -> InvalidValueError:
         return InvalidValueError(f"{self.query}: parameter {self.name!r} {why}", field=self.name)
-
-
-def build_decoder(
-    columns: tuple[Column, ...] | None, codec: Codec
-) -> Callable[[Sequence[Any]], tuple[Any, ...]] | None:
-    """A function from a driver's row to typed values; None when the row is typed already."""
-    work = [
-        (index, decode)
-        for index, column in enumerate(columns or ())
-        if (decode := codec.decoders.get(column.type)) is not None
-    ]
-    if not work:
-        return None
-
-    def decoder(row: Sequence[Any]) -> tuple[Any, ...]:
-        values = list(row)
-        for index, decode in work:
-            value = values[index]
-            if value is not None:
-                values[index] = decode(value)
-        return tuple(values)
-
-    return decoder

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from deerstore.errors import InvalidValueError, NotFoundError, QueryFileError
-from deerstore.queries.binding import build_binder, build_decoder
+from deerstore.queries.binding import build_binder
 from deerstore.queries.compiler import Definition, Template
+from deerstore.queries.decoding import build_decoder
 from deerstore.queries.folders import engine_folders, read_folder
 from deerstore.queries.header import near
 from deerstore.queries.model import (

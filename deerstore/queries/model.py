@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -93,12 +93,15 @@ class Codec:
     A list is encoded element by element and given to the driver as a ``list``, unless there is an
     entry for the list as a whole (``"timestamp[]"``): that one gets the checked, unencoded list.
     ``decoders`` maps the type of a result column to a function over the driver's value, which is
-    never ``None``.
+    never ``None``. ``shortcuts`` gives some of them a quicker form for the values that are stored
+    in practice: an expression over ``{value}``, ``{decode}`` (the function) and ``{extra}`` (the
+    second element). Where it raises ValueError, TypeError or AttributeError, the function is asked.
     """
 
     engine: str
     encoders: Mapping[str, Transform | None] = field(default_factory=dict)
     decoders: Mapping[str, Transform | None] = field(default_factory=dict)
+    shortcuts: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,10 +170,10 @@ class CompiledQuery:
     """Parameters by name → one entry per step: a tuple of arguments, for an ``each`` step a list
     of tuples. Raises :class:`~deerstore.errors.InvalidValueError` for a missing, unknown or
     ill-typed parameter."""
-    decoder: Callable[[Sequence[Any]], tuple[Any, ...]] | None
-    """A driver's row → the tuple of typed values; ``None`` when there is nothing to convert."""
+    decoder: Callable[[Sequence[Sequence[Any]]], list[tuple[Any, ...]]] | None
+    """A driver's rows → tuples of typed values; ``None`` when there is nothing to convert."""
 
-    def decode_rows(self, rows: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    def decode_rows(self, rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
         """All rows as tuples of typed values."""
         decoder = self.decoder
-        return [tuple(row) for row in rows] if decoder is None else [decoder(row) for row in rows]
+        return [tuple(row) for row in rows] if decoder is None else decoder(rows)

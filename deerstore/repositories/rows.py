@@ -18,6 +18,18 @@ __all__ = ["row_builder", "stored_value"]
 
 Model = TypeVar("Model", bound=BaseModel)
 
+# What a validated instance is made of. Setting a slot by its descriptor skips the look-ups of
+# ``object.__setattr__``.
+_SLOTS = {
+    name: vars(BaseModel)[slot].__set__
+    for name, slot in (
+        ("set_values", "__dict__"),
+        ("set_fields", "__pydantic_fields_set__"),
+        ("set_extra", "__pydantic_extra__"),
+        ("set_private", "__pydantic_private__"),
+    )
+}
+
 
 def row_builder(
     model: type[Model],
@@ -29,26 +41,32 @@ def row_builder(
     ``decode`` names the fields that are stored in another form, with the function that reads it.
     Every field of the model must be given, once: a query and its DTO that have grown apart are
     found at import, not at the first row.
+
+    The function is written out for the fields, as dataclasses write their ``__init__``.
     """
     if sorted(fields) != sorted(model.model_fields):
         raise TypeError(f"{model.__name__} has other fields than {', '.join(fields)}")
-    names = tuple(fields)
-    decoders = tuple((decode or {}).items())
+    names: dict[str, Any] = {"model": model, "new": object.__new__, **_SLOTS}
     # Shared by all instances: every field of a row is set, and a frozen model never changes it.
-    fields_set = set(names)
-    new, assign = model.__new__, object.__setattr__
-
-    def build(row: Sequence[Any]) -> Model:
-        state = dict(zip(names, row, strict=True))
-        for name, read in decoders:
-            state[name] = read(state[name])
-        instance = new(model)
-        assign(instance, "__dict__", state)
-        assign(instance, "__pydantic_fields_set__", fields_set)
-        assign(instance, "__pydantic_extra__", None)
-        assign(instance, "__pydantic_private__", None)
-        return instance
-
+    names["fields_set"] = set(fields)
+    names |= {f"read_{name}": read for name, read in (decode or {}).items()}
+    values = (
+        f"{name!r}: read_{name}(v{place})" if f"read_{name}" in names else f"{name!r}: v{place}"
+        for place, name in enumerate(fields)
+    )
+    source = f"""
+def build(row):
+    {", ".join(f"v{place}" for place in range(len(fields)))} = row
+    instance = new(model)
+    set_values(instance, {{{", ".join(values)}}})
+    set_fields(instance, fields_set)
+    set_extra(instance, None)
+    set_private(instance, None)
+    return instance
+"""
+    # The source is made of the names of a model's fields.
+    exec(source, names)  # noqa: S102
+    build: Callable[[Sequence[Any]], Model] = names["build"]
     return build
 
 

@@ -220,7 +220,7 @@ def test_rows_are_decoded_by_their_declared_columns(load):
         "SELECT id, at, ok FROM t"
     )["q"]
     compiled = query.compiled(CODEC)
-    assert compiled.decoder(["a", "2026-01-31 12:00:00+00:00", 1]) == ("a", NOON, True)
+    assert compiled.decoder([["a", "2026-01-31 12:00:00+00:00", 1]]) == [("a", NOON, True)]
     assert compiled.decode_rows([("a", None, 0), ["b", None, 1]]) == [
         ("a", None, False),
         ("b", None, True),
