@@ -6,7 +6,6 @@ import logging
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from deerstore.database.calls import Connections, Lane, diagnose, timed_portions
@@ -15,6 +14,7 @@ from deerstore.database.engine import ALONE, Connection, Result, Scope
 from deerstore.database.executor import Executor
 from deerstore.database.failures import execution_error
 from deerstore.database.savepoints import Savepoint, Savepoints
+from deerstore.database.stream_in_use import StreamInUse
 from deerstore.errors import (
     ConcurrentSessionUseError,
     ConnectionLostError,
@@ -61,6 +61,7 @@ class Session(Executor):
         self._connection: Connection | None = None
         self._begun = False
         self._busy = False
+        self._stream = StreamInUse()
         self._closed = False
         self._gate_held = False
         self._savepoints = Savepoints()
@@ -74,12 +75,7 @@ class Session(Executor):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if self._commit_at_exit and kind is None and not self._closed:
                 await self.commit()
@@ -90,12 +86,11 @@ class Session(Executor):
         """Roll back what is not committed and give the connection back. May be called twice."""
         if self._closed:
             return
+        await self._stream.settled()
         if self._busy:
             # The other coroutine's call gives the connection back when it ends.
             self._closed = True
-            raise ConcurrentSessionUseError(
-                "the session was closed while another coroutine was using it"
-            )
+            raise ConcurrentSessionUseError("closed while another coroutine was using the session")
         try:
             await self.rollback()
         finally:
@@ -112,6 +107,7 @@ class Session(Executor):
             RetryableError: the engine gave the transaction up.
             ConnectionLostError: whether it was committed is not known.
         """
+        await self._stream.settled()
         self._check()
         if self._savepoints:
             raise DeerstoreError("commit() inside begin_nested(): leave that block first")
@@ -120,6 +116,7 @@ class Session(Executor):
 
     async def rollback(self) -> None:
         """Undo everything since the last commit. The session can be used on."""
+        await self._stream.settled()
         self._check_alone()
         self._refusal = None
         self._savepoints.mark(is_set=False)
@@ -133,6 +130,7 @@ class Session(Executor):
     @asynccontextmanager
     async def begin_nested(self) -> AsyncIterator[Session]:
         """A savepoint: what is written in the block is undone when an exception leaves it."""
+        await self._stream.settled()
         self._check()
         savepoint = self._savepoints.push()
         try:
@@ -173,6 +171,7 @@ class Session(Executor):
     async def _portions(
         self, query: CompiledQuery, bound: Sequence[Any], batch: int
     ) -> AsyncGenerator[Result, None]:
+        await self._stream.settled()
         self._check()
         scope = self._scope(query)
         self._busy = True
@@ -183,7 +182,8 @@ class Session(Executor):
                     timed_portions(connection, query, bound, scope, batch)
                 ) as portions:
                     async for portion in portions:
-                        yield portion
+                        with self._stream.at_its_reader():
+                            yield portion
             except GeneratorExit:
                 if connection.closed:
                     self._drop(connection)
@@ -209,6 +209,8 @@ class Session(Executor):
         scope: Scope,
         work: Callable[[Connection], Awaitable[T]],
     ) -> T:
+        if self._busy:
+            await self._stream.settled()
         self._check()
         self._busy = True
         try:
@@ -308,6 +310,7 @@ class Session(Executor):
 
     def _release_use(self) -> None:
         self._busy = False
+        self._stream.ended()
         if self._closed and self._connection is not None:
             # Closed by another coroutine while this one was using it.
             connection, self._connection = self._connection, None
@@ -383,9 +386,9 @@ class Session(Executor):
             self._outside()
 
     def __del__(self) -> None:
-        connection = self._connection
+        connection, self._connection = self._connection, None
         if connection is not None:
-            warnings.warn("a session was not closed", ResourceWarning, stacklevel=1)
-            self._connection = None
             self._connections.reading.pool.abandon(connection)
             self._open_gate()
+            # Last, since a warning may be an error.
+            warnings.warn("a session was not closed", ResourceWarning, stacklevel=1)

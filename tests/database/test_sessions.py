@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import warnings
 
 import pytest
 
@@ -281,6 +282,20 @@ async def test_a_forgotten_session_is_reported_and_gives_its_connection_back(
     with pytest.warns(ResourceWarning, match="session was not closed"):
         gc.collect()
     assert await notes.ids(database) == []
+    await notes.add(database, 1)
+
+
+async def test_a_forgotten_session_gives_its_connection_back_where_warnings_are_errors(
+    open_database, catalog, notes, monkeypatch
+):
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    database = await open_database(pool_size=1, acquire_timeout=5)
+    await database.execute(catalog["notes.create_table"])
+    session = database.session()
+    await notes.add(session, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del session
     await notes.add(database, 1)
 
 

@@ -51,6 +51,39 @@ async def test_a_stream_of_a_session_sees_what_it_wrote_and_keeps_the_transactio
     assert await database.fetch_value(catalog["notes.count"]) == 21
 
 
+async def test_a_loop_over_a_stream_of_a_session_may_be_left(database, catalog, notes):
+    async with database.session() as session:
+        for number in range(1, 21):
+            await notes.add(session, number)
+        async for _ in session.stream(catalog["notes.list"], batch=2):
+            break
+        await notes.add(session, 21)
+        async for _ in session.stream(catalog["notes.list"], batch=2):
+            break
+        await session.commit()
+        async for _ in session.stream(catalog["notes.list"], batch=2):
+            break
+        async for row in session.stream(catalog["notes.list"], batch=2):
+            assert row["id"] == 1
+            break
+    assert database.pool.in_use == 0
+    assert await database.fetch_value(catalog["notes.count"]) == 21
+
+
+async def test_an_exception_in_a_loop_over_a_stream_leaves_the_session_as_itself(
+    database, catalog, notes
+):
+    await notes.add(database, 1)
+
+    async def fail():
+        async with database.session() as session:
+            async for _ in session.stream(catalog["notes.list"]):
+                raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        await fail()
+
+
 async def test_a_session_that_streams_is_in_use(database, catalog, notes):
     for number in range(1, 21):
         await notes.add(database, number)
