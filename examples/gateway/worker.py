@@ -8,7 +8,7 @@
 6. the rest of the events
 7. the run's outcome, with tokens and summaries, in one transaction: the thread has room again
 8. the thread's title
-9. the thread's status: ``idle``, ``interrupted`` when the graph waits for a human, or ``error``
+9. the thread's status: ``idle``, ``interrupted`` when the graph is not at its end, or ``error``
 
 A process that dies between two of these steps leaves rows that the next start can read; its
 ``gateway_runtime`` ends the run as an error.
@@ -300,7 +300,8 @@ class Worker:
         if newest and newest[0]["status"] in ACTIVE:
             # The thread is the next run's already.
             return
-        status = "error" if failed else "interrupted" if snapshot.next else "idle"
+        # Tasks are left where the graph waits for a human, or was stopped on its way.
+        status = "error" if failed else "interrupted" if snapshot.tasks else "idle"
         await runtime.thread_store.update_status(thread_id, status, user_id=None)
 
 
