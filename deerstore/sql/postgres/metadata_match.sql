@@ -20,7 +20,7 @@
 -- column position: int
 WITH wanted AS (
     SELECT
-        CAST(item ->> 'position' AS integer) AS position,
+        CAST(item ->> 'position' AS bigint) AS position,
         item ->> 'term' AS term,
         CAST(item ->> 'number' AS double precision) AS number,
         CASE
