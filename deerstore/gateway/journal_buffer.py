@@ -191,6 +191,9 @@ class EventBuffer:
                 return
             self._pending.extendleft(reversed(left))
             self._settled += len(batch) - len(left) if batch else 0
+            # What came back may be too much beside what was added meanwhile.
+            while len(self._pending) > self._max_pending:
+                self._drop_one()
             if not left:
                 self._next_flush = self._threshold
             self._writing = None

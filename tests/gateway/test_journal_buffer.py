@@ -250,6 +250,25 @@ async def test_memory_is_bounded_while_the_store_is_down(caplog):
     assert numbers(store) == list(range(60, 160))
 
 
+async def test_memory_is_bounded_when_a_failed_batch_comes_back():
+    store = EventStore()
+    store.failures = [OSError("down")]
+    journal = journal_of(store, max_pending_events=100)
+
+    async def meanwhile() -> None:
+        record(journal, range(100, 180))
+
+    store.before = meanwhile
+    record(journal, range(100))
+    with pytest.raises(OSError, match="down"):
+        await journal.flush()
+    assert journal.pending_events == 100
+    assert journal.dropped_events == 80
+    store.before = None
+    await journal.flush()
+    assert numbers(store) == list(range(80, 180))
+
+
 async def test_many_flushes_at_once():
     store = EventStore()
     journal = journal_of(store, flush_threshold=3)
