@@ -98,7 +98,8 @@ class EventBuffer:
             self._pending.append(event)
             self._recorded += 1
             if len(self._pending) > self._max_pending:
-                self._drop_one()
+                # Several at once: looking for traces at each event would take longer than the run.
+                self._give_way(max(self._max_pending // 100, 1))
             due = len(self._pending) >= self._next_flush and self._writing is None
             if due:
                 # Not again for each event, should the store be down.
@@ -192,8 +193,7 @@ class EventBuffer:
             self._pending.extendleft(reversed(left))
             self._settled += len(batch) - len(left) if batch else 0
             # What came back may be too much beside what was added meanwhile.
-            while len(self._pending) > self._max_pending:
-                self._drop_one()
+            self._give_way(len(self._pending) - self._max_pending)
             if not left:
                 self._next_flush = self._threshold
             self._writing = None
@@ -303,21 +303,27 @@ class EventBuffer:
         if len(self.rejected) < _MAX_REPORTED:
             self.rejected.append((str(event.get("event_type")), f"{type(error).__name__}: {error}"))
 
-    def _drop_one(self) -> None:
-        for index, event in enumerate(self._pending):
-            if event.get("category") == "trace":
-                del self._pending[index]
-                break
-        else:
-            self._pending.popleft()
-        self._settled += 1
-        self.dropped += 1
-        if self.dropped == 1:
+    def _give_way(self, count: int) -> None:
+        """Drop so many events, the oldest traces first; the lock is held."""
+        if count <= 0:
+            return
+        if not self.dropped:
             _log.error(
                 "run %s: the event store has taken nothing for %d events; the oldest give way",
                 self._run_id,
                 self._max_pending,
             )
+        self.dropped += count
+        self._settled += count
+        kept: deque[Event] = deque()
+        for event in self._pending:
+            if count and event.get("category") == "trace":
+                count -= 1
+            else:
+                kept.append(event)
+        for _ in range(count):
+            kept.popleft()
+        self._pending = kept
 
 
 def _index_of(error: Exception, count: int) -> int | None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import random
+import time
 from typing import Any
 
 import pytest
@@ -248,6 +249,15 @@ async def test_memory_is_bounded_while_the_store_is_down(caplog):
     store.failures = []
     await journal.flush()
     assert numbers(store) == list(range(60, 160))
+
+
+def test_events_give_way_without_slowing_the_run_down():
+    journal = journal_of(EventStore())
+    began = time.process_time()
+    record(journal, range(30_000))
+    assert time.process_time() - began < 5
+    assert 9_000 < journal.pending_events <= 10_000
+    assert journal.pending_events + journal.dropped_events == 30_000
 
 
 async def test_memory_is_bounded_when_a_failed_batch_comes_back():
