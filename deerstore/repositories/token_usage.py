@@ -42,7 +42,8 @@ def summed(rows: Iterable[Sequence[Any]]) -> TokenUsage:
         "total_input_tokens": total_input,
         "total_output_tokens": total_output,
         "total_runs": runs,
-        "by_model": by_model,
+        # By name, since the rows come in no order.
+        "by_model": dict(sorted(by_model.items())),
         "by_caller": {"lead_agent": lead, "subagent": subagent, "middleware": middleware},
     }
 

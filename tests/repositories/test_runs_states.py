@@ -271,6 +271,7 @@ async def test_sums_over_finished_runs(runs: RunRepository) -> None:
         },
         "by_caller": {"lead_agent": 280, "subagent": 80, "middleware": 40},
     }
+    assert list(usage["by_model"]) == ["a", "b", "c", "d", "named", "unknown"]
     active = await runs.aggregate_tokens_by_thread("t", include_active=True)
     assert active["total_runs"] == 5
     assert active["by_model"]["named"] == {"tokens": 200, "runs": 2}
