@@ -185,10 +185,17 @@ class SqlFeedbackRepository:
         return await self._executor.execute(query, **params)
 
     async def aggregate_feedback_by_run(
-        self, thread_id: IdLike | None = None, run_id: IdLike | None = None
+        self,
+        thread_or_run: IdLike | None = None,
+        /,
+        run_id: IdLike | None = None,
+        *,
+        thread_id: IdLike | None = None,
     ) -> dict[str, str | int]:
         if run_id is None:
-            thread_id, run_id = None, thread_id
+            run_id = thread_or_run
+        elif thread_or_run is not None:
+            thread_id = thread_or_run
         if run_id is None:
             raise InvalidValueError("run_id is missing", field="run_id")
         params: dict[str, Any] = {"run_id": identifier("run_id", run_id)}

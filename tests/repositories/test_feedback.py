@@ -275,7 +275,11 @@ async def test_counts_of_a_run(ratings: FeedbackRepository, raw_sql: Callable[..
     assert await ratings.aggregate_feedback_by_run("t", "r") == expected
     assert await ratings.aggregate_feedback_by_run("r") == expected
     assert await ratings.aggregate_feedback_by_run(thread_id="t", run_id="r") == expected
+    assert await ratings.aggregate_feedback_by_run("r", thread_id="t") == expected
+    assert await ratings.aggregate_feedback_by_run("t", run_id="r") == expected
     assert await ratings.aggregate_feedback_by_run("t2", "r") == nothing
+    with pytest.raises(InvalidValueError, match="run_id"):
+        await ratings.aggregate_feedback_by_run(thread_id="t")
 
 
 async def test_ids_are_compared_code_point_by_code_point(ratings: FeedbackRepository) -> None:

@@ -142,11 +142,17 @@ class FeedbackRepository(Protocol):
         ...
 
     async def aggregate_feedback_by_run(
-        self, thread_id: IdLike | None = None, run_id: IdLike | None = None
+        self,
+        thread_or_run: IdLike | None = None,
+        /,
+        run_id: IdLike | None = None,
+        *,
+        thread_id: IdLike | None = None,
     ) -> dict[str, str | int]:
         """``{run_id, total, positive, negative}`` of a run.
 
-        A run's id is unique, so it may also be given alone, as the only argument.
+        Called with the thread and the run, as ``(thread_id, run_id)``, or, since a run's id is
+        unique, with the run and at will ``thread_id=…``.
         """
         ...
 
