@@ -258,7 +258,7 @@ LIMIT :limit;
 -- doc: A page of a run's messages.
 -- doc: `before` and `after` bound the page below and above. Without `after` the page ends at its
 -- doc: high end and comes newest first; with it, it begins at its low end, oldest first.
--- plan: run_events.ix_events_run
+-- plan: run_events.ix_events_run; the plus keeps the planner from the index of the thread's messages
 -- param thread_id: text
 -- param run_id: text
 -- param limit: int
@@ -292,7 +292,7 @@ SELECT
 FROM run_events
 WHERE thread_id = :thread_id
     AND run_id = :run_id
-    AND category = 'message'
+    AND +category = 'message'
     /*[ before=on */ AND seq < :before_seq /*]*/
     /*[ after=on */ AND seq > :after_seq /*]*/
     /*[ owner=on */ AND user_id = :user_id /*]*/
@@ -354,7 +354,8 @@ LIMIT :limit;
 -- doc: The seq of the last answer of a model in each run; null for a run without one. `visible`
 -- doc: leaves out hidden messages and middleware's. Both marks are looked for in the text of the
 -- doc: JSON, where an unescaped key cannot be part of somebody's words.
--- plan: run_events.ix_events_run, newest first, once per run
+-- plan: run_events.ix_events_run, newest first, once per run; the plus keeps the planner from the
+-- plan: index of the thread's messages
 -- param thread_id: text
 -- param run_ids: text[]
 -- param user_id: text
@@ -369,7 +370,7 @@ SELECT
         FROM run_events AS answer
         WHERE answer.thread_id = :thread_id
             AND answer.run_id = wanted.run_id
-            AND answer.category = 'message'
+            AND +answer.category = 'message'
             AND answer.event_type = 'llm.ai.response'
             /*[ visible=on */
             AND INSTR(answer.event_metadata, '"caller": "middleware') = 0
