@@ -36,7 +36,8 @@ def summed(rows: Iterable[Sequence[Any]]) -> TokenUsage:
                 used = figures.get("total_tokens") if isinstance(figures, dict) else None
                 _add(by_model, name, _number(used))
         else:
-            _add(by_model, model or "unknown", whole)
+            # What is not text was stored by another writer.
+            _add(by_model, model if model and isinstance(model, str) else "unknown", whole)
     return {
         "total_tokens": total,
         "total_input_tokens": total_input,

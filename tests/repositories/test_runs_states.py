@@ -306,3 +306,13 @@ async def test_sums_over_whatever_is_stored(
         assert (stored, usage["by_model"]) == (stored, by_model)
         assert usage["total_tokens"] == 7
         assert isinstance((await runs.get_run("r")).token_usage_by_model, dict)
+
+
+@pytest.mark.engines("sqlite", why="only SQLite keeps bytes in a column of text")
+async def test_sums_over_a_model_name_that_is_no_text(
+    runs: RunRepository, raw_sql: Callable[..., Any]
+) -> None:
+    await runs.create_run(create(status="success"))
+    raw_sql("UPDATE runs SET model_name = x'ff' WHERE run_id = 'r'")
+    usage = await runs.aggregate_tokens_by_thread("t")
+    assert json.loads(json.dumps(usage))["by_model"] == {"unknown": {"tokens": 0, "runs": 1}}
