@@ -31,12 +31,6 @@ CREATE TABLE IF NOT EXISTS threads_meta_index (
     PRIMARY KEY (thread_id, term)
 );
 
-CREATE INDEX IF NOT EXISTS ix_threads_meta_index_created
-ON threads_meta_index (term, number, value, created_at, thread_id);
-
-CREATE INDEX IF NOT EXISTS ix_threads_meta_index_recent
-ON threads_meta_index (term, number, value, pinned, updated_at, thread_id);
-
 -- How a document is read: the last of two equal keys counts, as in Python. The server cannot
 -- decode an escaped U+0000 or a lone surrogate: a string that holds one is marked and left out,
 -- since it equals no text that a caller can ask for. A number counts as a double, one beyond the
@@ -45,6 +39,9 @@ CREATE OR REPLACE FUNCTION deerstore_index_thread() RETURNS TRIGGER
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET standard_conforming_strings = on
+-- A session plans the statements below once, maybe while the index is still empty; a scan that was
+-- cheap then would read all of it for each of a million threads.
+SET enable_seqscan = off
 AS $function$
 DECLARE
     doc TEXT;
@@ -188,3 +185,11 @@ WHERE NOT EXISTS (
     WHERE threads_meta_index.thread_id = threads_meta.thread_id COLLATE "C"
         AND threads_meta_index.term = '@all'
 );
+
+-- Built last: the trigger's statements would else be planned on an empty table with three indexes
+-- to choose from, and a bulk of threads would be filled in through the wrong one.
+CREATE INDEX IF NOT EXISTS ix_threads_meta_index_created
+ON threads_meta_index (term, number, value, created_at, thread_id);
+
+CREATE INDEX IF NOT EXISTS ix_threads_meta_index_recent
+ON threads_meta_index (term, number, value, pinned, updated_at, thread_id);

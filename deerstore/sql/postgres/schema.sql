@@ -134,7 +134,7 @@ VALUES (:id, :hash, :migration_id, 'apply', :username, :hostname, :created_at);
 -- column ctime: text?
 SELECT
     pid,
-    CAST(ctime AS TEXT) AS ctime
+    ctime::TEXT AS ctime
 FROM yoyo_lock
 WHERE locked = 1;
 
@@ -258,7 +258,10 @@ WHERE
             AND n.user_id IS NULL
             AND (
                 n.created_at > f.created_at
-                OR (n.created_at = f.created_at AND n.feedback_id COLLATE "C" > f.feedback_id COLLATE "C")
+                OR (
+                    n.created_at = f.created_at
+                    AND n.feedback_id COLLATE "C" > f.feedback_id COLLATE "C"
+                )
             )
     )
 ORDER BY f.thread_id COLLATE "C", f.run_id COLLATE "C", f.created_at, f.feedback_id COLLATE "C";
