@@ -246,13 +246,10 @@ class MySQLConnection(Connection):
         return Result(fetched, len(fetched), names)
 
     async def _each(self, step: CompiledStep, rows: Sequence[Sequence[Any]]) -> int:
-        bulk = self._engine.bulk(step.sql)
+        insert = self._engine.bulk(step.sql)
+        if insert is not None and len(rows) > 1:
+            return await self._driver.insert_many(self._raw, self._cursor, insert, rows)
         count = 0
-        if bulk is not None:
-            for text in bulk.statements(rows, self._raw):
-                await self._cursor.execute(text)
-                count += self._cursor.rowcount
-            return count
         for args in rows:
             await self._driver.execute(self._raw, self._cursor, step.sql, args)
             count += self._cursor.rowcount

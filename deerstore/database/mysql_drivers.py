@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from deerstore.database.codecs import decimal
-from deerstore.database.mysql_text import mogrify
+from deerstore.database.mysql_bulk import is_uniform
+from deerstore.database.mysql_text import BulkInsert, mogrify
 
 __all__ = ["Driver", "driver_named"]
 
@@ -28,9 +29,9 @@ class Driver(ABC):
     async def connect(self, kwargs: Mapping[str, Any]) -> Any:
         """A connection in autocommit mode that takes one statement at a time."""
 
+    @abstractmethod
     async def cursor(self, raw: Any) -> Any:
         """A cursor that reads a whole result at once; may be used for many statements."""
-        return await raw.cursor()
 
     @abstractmethod
     async def streaming_cursor(self, raw: Any) -> Any:
@@ -39,6 +40,16 @@ class Driver(ABC):
     @abstractmethod
     async def execute(self, raw: Any, cursor: Any, sql: str, args: Sequence[Any]) -> None:
         """Run one statement with ``%s`` placeholders."""
+
+    async def insert_many(
+        self, raw: Any, cursor: Any, insert: BulkInsert, rows: Sequence[Sequence[Any]]
+    ) -> int:
+        """Insert all rows in as few trips as possible. Gives how many they were."""
+        count = 0
+        for text in insert.statements(rows, raw):
+            await cursor.execute(text)
+            count += cursor.rowcount
+        return count
 
     @abstractmethod
     def is_closed(self, raw: Any) -> bool:
@@ -81,6 +92,9 @@ class _AioMySQL(Driver):
             raw.close()
             raise
         return raw
+
+    async def cursor(self, raw: Any) -> Any:
+        return await raw.cursor()
 
     async def streaming_cursor(self, raw: Any) -> Any:
         return await raw.cursor(self._streaming)
@@ -130,6 +144,9 @@ class _AsyncMy(Driver):
             raise
         return raw
 
+    async def cursor(self, raw: Any) -> Any:
+        return raw.cursor()
+
     async def streaming_cursor(self, raw: Any) -> Any:
         return raw.cursor(self._streaming)
 
@@ -144,6 +161,15 @@ class _AsyncMy(Driver):
             await cursor.execute(sql, args)
         else:
             await cursor.execute(sql % ())
+
+    async def insert_many(
+        self, raw: Any, cursor: Any, insert: BulkInsert, rows: Sequence[Sequence[Any]]
+    ) -> int:
+        # MariaDB takes any number of rows in binary form, under one prepared statement.
+        if not getattr(raw, "_bulk_supported", False) or not is_uniform(rows):
+            return await super().insert_many(raw, cursor, insert, rows)
+        await cursor.executemany(insert.sql, rows)
+        return int(cursor.rowcount)
 
     def is_closed(self, raw: Any) -> bool:
         return bool(not raw.connected or raw._stream_broken)  # noqa: SLF001 - nothing public

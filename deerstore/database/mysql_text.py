@@ -47,9 +47,10 @@ def mogrify(sql: str, args: Sequence[Any], raw: Any) -> str:
 class BulkInsert:
     """An INSERT with one row of placeholders, to be sent with many rows."""
 
-    __slots__ = ("_head", "_row", "_tail")
+    __slots__ = ("_head", "_row", "_tail", "sql")
 
-    def __init__(self, head: str, row: str, tail: str) -> None:
+    def __init__(self, sql: str, head: str, row: str, tail: str) -> None:
+        self.sql = sql
         self._head = head % ()
         self._row = row
         self._tail = tail % ()
@@ -60,7 +61,8 @@ class BulkInsert:
         size = 0
         for args in rows:
             part = mogrify(self._row, args, raw)
-            weight = len(part.encode("utf-8", "surrogatepass")) + 1
+            length = len(part) if part.isascii() else len(part.encode("utf-8", "surrogatepass"))
+            weight = length + 1
             if parts and size + weight > _MAX_BYTES:
                 yield self._head + ",".join(parts) + self._tail
                 parts, size = [], 0
@@ -105,4 +107,4 @@ def bulk_insert(sql: str) -> BulkInsert | None:
     rest = tail.strip().upper()
     if "%s" in head or "%s" in tail or rest.startswith(","):
         return None
-    return BulkInsert(head, row, tail)
+    return BulkInsert(sql, head, row, tail)
