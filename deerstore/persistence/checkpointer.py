@@ -3,15 +3,15 @@
 # ruff: noqa: D102 - LangGraph's base classes say what each method does
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.checkpoint.base import get_checkpoint_metadata
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from deerstore.errors import DeerstoreError, InvalidValueError
+from deerstore.errors import InvalidValueError
+from deerstore.persistence.calls import Calls
 from deerstore.persistence.portable import (
     PATH_LENGTH,
     check_json,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     _Saver = object
 
-__all__ = ["Apart", "Calls", "PortableSaver", "PortableSerializer"]
+__all__ = ["Apart", "PortableSaver", "PortableSerializer"]
 
 T = TypeVar("T")
 
@@ -69,36 +69,6 @@ class PortableSerializer(JsonPlusSerializer):
             ) from error
 
 
-class Calls:
-    """The calls in flight of a checkpointer and of its copies."""
-
-    def __init__(self) -> None:
-        self._running = 0
-        self._ended: asyncio.Future[None] | None = None
-        """Set once the checkpointer is closed; done when its last call has ended."""
-
-    def begin(self, call: Coroutine[Any, Any, Any]) -> None:
-        """Count a call. Refuses it when the checkpointer is closed."""
-        if self._ended is not None:
-            call.close()
-            raise DeerstoreError("the checkpointer is closed")
-        self._running += 1
-
-    def end(self) -> None:
-        """The call has ended, in whatever way."""
-        self._running -= 1
-        if not self._running and self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
-
-    async def finish(self, grace: float) -> None:
-        """Let no more calls begin, and wait for the last to end."""
-        if self._ended is not None:
-            return
-        self._ended = asyncio.get_running_loop().create_future()
-        if self._running:
-            await asyncio.wait({self._ended}, timeout=grace)
-
-
 class PortableSaver(_Saver):
     """Stands before an engine's saver: checks what is to be kept, and words its failures."""
 
@@ -109,7 +79,7 @@ class PortableSaver(_Saver):
     _calls: Calls
     """Made once per bundle: LangGraph works on shallow copies of the saver."""
 
-    async def _attempt(self, call: Awaitable[T]) -> T:
+    async def _attempt(self, call: Coroutine[Any, Any, T]) -> T:
         """The result of a call. An engine may raise deerstore's errors for its driver's here."""
         return await call
 

@@ -26,7 +26,8 @@ from langgraph.store.mysql.aio import AIOMySQLStore
 
 import deerstore
 from deerstore.errors import InvalidValueError
-from deerstore.persistence.checkpointer import Calls, PortableSaver, PortableSerializer
+from deerstore.persistence.calls import Calls
+from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
 from deerstore.persistence.mysql_tables import make_tables
 from deerstore.persistence.store import PortableStore
 from deerstore.queries import Query, QueryCatalog, load_queries
@@ -332,6 +333,7 @@ class MySQLStore(PortableStore, AIOMySQLStore):
     def __init__(self, database: Database) -> None:
         self._database = database
         super().__init__(cast("Any", None))
+        self._calls = Calls("store")
 
     async def setup(self) -> None:
         """LangGraph's table. ``persistence.setup()`` does it under the lock of all setups."""

@@ -11,20 +11,21 @@ import asyncio
 import contextlib
 import re
 import select
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import psycopg
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.postgres.aio import AsyncPostgresStore
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
 from deerstore.database.failures import execution_error, lost_error, retryable_error, timeout_error
 from deerstore.database.pool import Pool
 from deerstore.errors import ConfigError
-from deerstore.persistence.checkpointer import Calls, PortableSaver, PortableSerializer
+from deerstore.persistence.calls import Calls
+from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
 from deerstore.persistence.store import PortableStore
 from deerstore.schema.langgraph import Execute, complete_postgres, run_migrations
 
@@ -60,6 +61,16 @@ class _Link:
             self.raw.info.transaction_status == TransactionStatus.IDLE and self._has_input()
         )
 
+    @property
+    def settled(self) -> bool:
+        """Whether the connection may be given to somebody else."""
+        return (
+            not self.raw.closed
+            and self.raw.info.transaction_status == TransactionStatus.IDLE
+            # A call cancelled while it began to pipeline leaves the mode on.
+            and self.raw.pgconn.pipeline_status == PipelineStatus.OFF
+        )
+
     def _has_input(self) -> bool:
         poll = select.poll()
         poll.register(self.raw.fileno(), select.POLLIN | select.POLLHUP | select.POLLERR)
@@ -87,12 +98,15 @@ class _PooledSaver(AsyncPostgresSaver):
     SELECT_PENDING_SENDS_SQL = _without_casts(AsyncPostgresSaver.SELECT_PENDING_SENDS_SQL)
 
     _links: Pool[_Link]
+    _seconds: float | None
 
     @asynccontextmanager
     async def _cursor(
         self, *, pipeline: bool = False
     ) -> AsyncIterator[psycopg.AsyncCursor[DictRow]]:
         async with _lent(self._links) as connection, contextlib.AsyncExitStack() as stack:
+            # From here on: waiting for a connection has a limit of its own.
+            await stack.enter_async_context(asyncio.timeout(self._seconds))
             if pipeline and self.supports_pipeline:
                 await stack.enter_async_context(connection.pipeline())
             elif pipeline:
@@ -113,6 +127,7 @@ class PostgresCheckpointer(PortableSaver, _PooledSaver):
         self._seconds = config.command_timeout
         super().__init__(cast("Any", None), serde=PortableSerializer())
         self._calls = Calls()
+        self._tasks: set[asyncio.Task[Any]] = set()
         if config.pgbouncer:
             self.supports_pipeline = False
 
@@ -120,10 +135,28 @@ class PostgresCheckpointer(PortableSaver, _PooledSaver):
         """LangGraph's tables. ``persistence.setup()`` does it under the lock of all setups."""
         await _make_tables(self._links, [_SAVER_LEDGER])
 
-    async def _attempt(self, call: Awaitable[T]) -> T:
+    async def _attempt(self, call: Coroutine[Any, Any, T]) -> T:
+        # In a task of its own, which is cancelled once: at a second cancellation psycopg would
+        # close the connection and leave the statement to run on.
+        task = asyncio.ensure_future(self._judge(call))
+        self._tasks.add(task)
+        task.add_done_callback(self._settle)
         try:
-            async with asyncio.timeout(self._seconds):
-                return await call
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+
+    def _settle(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # The caller has it, or is gone: nothing to report that it was not looked at.
+            task.exception()
+
+    async def _judge(self, call: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await call
         except TimeoutError as error:
             if type(error) is not TimeoutError:
                 raise  # a PoolTimeoutError is one, too
@@ -139,6 +172,7 @@ class PostgresStore(PortableStore, AsyncPostgresStore):
         self._database = database
         self._links = links
         super().__init__(cast("Any", None))
+        self._calls = Calls("store")
 
     async def setup(self) -> None:
         """LangGraph's table. ``persistence.setup()`` does it under the lock of all setups."""
@@ -201,10 +235,10 @@ async def _lent(links: Pool[_Link]) -> AsyncIterator[psycopg.AsyncConnection[Dic
             links.suspect()
         raise
     finally:
-        if link.raw.closed or link.raw.info.transaction_status != TransactionStatus.IDLE:
-            links.discard(link)
-        else:
+        if link.settled:
             links.release(link)
+        else:
+            links.discard(link)
 
 
 async def _make_tables(links: Pool[_Link], ledgers: Sequence[tuple[str, Sequence[str]]]) -> None:

@@ -18,7 +18,8 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from deerstore.database.sqlite import SQLiteConnection
-from deerstore.persistence.checkpointer import Calls, PortableSaver, PortableSerializer
+from deerstore.persistence.calls import Calls
+from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
 from deerstore.persistence.store import PortableStore
 from deerstore.schema.langgraph import run_migrations
 
@@ -144,6 +145,7 @@ class SqliteStore(PortableStore, AsyncSqliteStore):
     def __init__(self, database: Database) -> None:
         self._database = database
         super().__init__(cast("Any", None))
+        self._calls = Calls("store")
         self.is_setup = True
 
     async def setup(self) -> None:

@@ -8,7 +8,6 @@ their tables and classes stay, and what an operation does is decided once.
 # ruff: noqa: D102 - LangGraph's base classes say what each method does
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,7 @@ from langgraph.store.base import (
     InvalidNamespaceError,
     Item,
     ListNamespacesOp,
+    MatchCondition,
     Op,
     PutOp,
     Result,
@@ -26,7 +26,8 @@ from langgraph.store.base import (
 )
 
 from deerstore.database.catalog import deerstore_queries
-from deerstore.errors import DeerstoreError, InvalidValueError
+from deerstore.errors import InvalidValueError
+from deerstore.persistence.calls import Calls
 from deerstore.persistence.matching import matches_filter, matches_namespace
 from deerstore.persistence.portable import KEY_LENGTH, NAMESPACE_LENGTH, check_json, check_name
 from deerstore.values import encode_object, page_bound, utcnow
@@ -53,20 +54,31 @@ class PortableStore(_Store):
     """
 
     _database: Database
-    _finished = False
+    _calls: Calls
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         given = list(ops)
         for op in given:
             _check(op)
-        return await self._answer(given)
+        answer = self._answer(given)
+        self._calls.begin(answer)
+        try:
+            return await answer
+        finally:
+            self._calls.end()
 
-    # The operations of all callers of a moment share one batch: what is wrong with one of them has
-    # to come out before it is queued.
+    # LangGraph's Stores gather the operations of all callers of a moment in a task of their own.
+    # There a cancelled caller's statement runs on, and what fails for one fails for all.
 
-    async def aget(self, namespace: tuple[str, ...], key: str, **options: Any) -> Item | None:
-        _check(GetOp(namespace, key))
-        return await super().aget(namespace, key, **options)
+    async def aget(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        *,
+        refresh_ttl: bool | None = None,  # noqa: ARG002 - items do not expire
+    ) -> Item | None:
+        [found] = await self.abatch([GetOp(namespace, key)])
+        return cast("Item | None", found)
 
     async def asearch(
         self,
@@ -77,28 +89,44 @@ class PortableStore(_Store):
         filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
         limit: int = 10,
         offset: int = 0,
-        refresh_ttl: bool | None = None,
+        refresh_ttl: bool | None = None,  # noqa: ARG002 - items do not expire
     ) -> list[SearchItem]:
-        _check(SearchOp(namespace_prefix, filter, limit, offset))
-        return await super().asearch(
-            namespace_prefix,
-            query=query,
-            filter=filter,
-            limit=limit,
-            offset=offset,
-            refresh_ttl=refresh_ttl,
-        )
+        [found] = await self.abatch([SearchOp(namespace_prefix, filter, limit, offset, query)])
+        return cast("list[SearchItem]", found)
 
     async def aput(
         self, namespace: tuple[str, ...], key: str, value: Any, index: Any = None, **options: Any
     ) -> None:
         ttl = options.get("ttl")
-        _check(PutOp(namespace, key, value, ttl=ttl if isinstance(ttl, int | float) else None))
-        await super().aput(namespace, key, value, index, **options)
+        op = PutOp(namespace, key, value, index, ttl if isinstance(ttl, int | float) else None)
+        _check(op)
+        if not namespace or namespace[0] == "langgraph":
+            # LangGraph's own rule, for items that are put one by one.
+            raise InvalidNamespaceError(
+                "the namespace of an item must not be empty, nor begin with 'langgraph'"
+            )
+        await self.abatch([op])
 
     async def adelete(self, namespace: tuple[str, ...], key: str) -> None:
-        _check(PutOp(namespace, key, None))
-        await super().adelete(namespace, key)
+        await self.abatch([PutOp(namespace, key, None)])
+
+    async def alist_namespaces(
+        self,
+        *,
+        prefix: tuple[str, ...] | None = None,
+        suffix: tuple[str, ...] | None = None,
+        max_depth: int | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[tuple[str, ...]]:
+        conditions = []
+        if prefix:
+            conditions.append(MatchCondition("prefix", prefix))
+        if suffix:
+            conditions.append(MatchCondition("suffix", suffix))
+        op = ListNamespacesOp(tuple(conditions), max_depth, limit, offset)
+        [found] = await self.abatch([op])
+        return cast("list[tuple[str, ...]]", found)
 
     async def _answer(self, given: Sequence[Op]) -> list[Result]:
         reads = [(index, op) for index, op in enumerate(given) if not isinstance(op, PutOp)]
@@ -127,23 +155,11 @@ class PortableStore(_Store):
             await _write(executor, op)
 
     def _ensure_task(self) -> None:
-        if self._finished:
-            raise DeerstoreError("the store is closed")
-        super()._ensure_task()
+        """There is no task: each call is its caller's."""
 
     async def finish(self, grace: float) -> None:
-        """Take no more work, let what is queued end for ``grace`` seconds, stop the task."""
-        if self._finished:
-            return
-        self._finished = True
-        task = self._task
-        if task is None or task.done():
-            return
-        # The task ends at an item that is nothing, behind all that was queued before.
-        self._aqueue.put_nowait(cast("Any", None))
-        await asyncio.wait({task}, timeout=grace)
-        task.cancel()
-        await asyncio.wait({task}, timeout=grace)
+        """Take no more calls, and let those in flight end for ``grace`` seconds."""
+        await self._calls.finish(grace)
 
 
 def below(namespace: Sequence[str]) -> dict[str, str]:
