@@ -250,6 +250,19 @@ async def test_what_deerflow_writes_after_the_adoption_is_honoured(engine, confi
     assert client.run("SELECT email_key FROM users") == [("moved@example.org",)]
 
 
+@pytest.mark.engines("sqlite", why="only SQLite keeps bytes in a column of text")
+async def test_an_e_mail_that_is_no_text_does_not_stop_the_start(config, client):
+    await setup_schema(config)
+    client.run(
+        "INSERT INTO users (id, email, system_role, created_at, needs_setup, token_version) "
+        "VALUES ('u', x'ff00', 'user', '2026-05-01 10:00:00.000000', 0, 0)"
+    )
+
+    await setup_schema(config)
+
+    assert client.run("SELECT email_key FROM users") == [(None,)]
+
+
 async def test_accounts_that_differ_by_case_are_kept_and_reported(config, client, caplog):
     build(client, "A")
 

@@ -261,7 +261,8 @@ DELETE FROM feedback
 WHERE feedback_id = :feedback_id AND user_id IS NULL;
 
 -- name: schema.unkeyed_users :many
--- doc: Accounts whose e-mail key is missing or of another address: another writer's.
+-- doc: Accounts whose e-mail key is missing or of another address: another writer's. A column of
+-- doc: text may hold bytes here; those are no address.
 -- plan: whole table
 -- column id: text
 -- column email: text
@@ -271,7 +272,10 @@ SELECT
     email,
     email_key
 FROM users
-WHERE email_key IS NULL OR LOWER(email_key) <> LOWER(email)
+WHERE
+    (email_key IS NULL OR LOWER(email_key) <> LOWER(email))
+    AND TYPEOF(id) = 'text'
+    AND TYPEOF(email) = 'text'
 ORDER BY created_at, id;
 
 -- name: schema.key_user :affected
