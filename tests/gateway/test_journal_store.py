@@ -58,5 +58,7 @@ async def test_three_parallel_branches_in_the_database(persistence, way):
     done = invariants(journal)
     assert (done["total_tokens"], done["message_count"]) == (45, 4)
     messages = await events.list_messages("t1", user_id=None)
-    assert [m["content"]["content"] for m in messages] == ["hi", "n0", "n1", "n2"]
+    words = [m["content"]["content"] for m in messages]
+    # Which branch is answered first is up to the machine.
+    assert (words[0], sorted(words[1:])) == ("hi", ["n0", "n1", "n2"])
     assert journal.pending_events == 0
