@@ -84,8 +84,19 @@ class SchemaThread:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
             threading.Thread(target=self._stop, name="deerstore-schema-stop", daemon=True).start()
-            await asyncio.wait([future], timeout=_END_WAIT)
+            await self._see_it_end(future)
             self.hangs = not future.done()
-            if not self.hangs:
-                future.exception()
             raise
+
+    @staticmethod
+    async def _see_it_end(future: asyncio.Future[Any]) -> None:
+        """Wait for the stopped call, also when the caller is cancelled once more: until then the
+        connection is not free, and the wish to stop must not be taken back.
+        """
+        # Nobody asks for what comes of it.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _END_WAIT
+        while not future.done() and (left := deadline - loop.time()) > 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([future], timeout=left)
