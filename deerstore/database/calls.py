@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deerstore.database.engine import Connection, Engine, Result, Scope, Verdict, lock_patience
 from deerstore.database.failures import lost_error, retryable_error, timeout_error
 from deerstore.database.gate import WriterGate
+from deerstore.database.joined import JoinedWrites
 from deerstore.database.pool import Pool
-from deerstore.errors import DeerstoreError
+from deerstore.errors import DeerstoreError, RetryableError
 from deerstore.queries import CompiledQuery
 
 if TYPE_CHECKING:
@@ -85,12 +86,15 @@ class Connections:
         self.engine = engine
         self.echo = config.echo_sql
         self.patience = lock_patience(config)
+        self.seconds = config.command_timeout
         self.reading = Lane(self._pool(engine, config, config.pool_size))
         self.writing = self.reading
         """Where single writes go."""
         gate = engine.gate()
         if gate is not None:
             self.writing = Lane(self._pool(engine, config, 1), gate)
+        self.joined = JoinedWrites(self)
+        """Single writes that have to wait for the gate."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @staticmethod
@@ -110,9 +114,11 @@ class Connections:
         try:
             await gate.acquire(self.patience)
         except TimeoutError as error:
-            raise retryable_error(
-                query, f"another writer kept the file for {self.patience:g} s"
-            ) from error
+            raise self.gate_stayed_shut(query) from error
+
+    def gate_stayed_shut(self, query: CompiledQuery | None) -> RetryableError:
+        """What a writer is told that waited in vain."""
+        return retryable_error(query, f"another writer kept the file for {self.patience:g} s")
 
     async def enter(self, lane: Lane, query: CompiledQuery | None) -> Connection:
         """A connection of a lane, after its gate."""
@@ -135,10 +141,34 @@ class Connections:
         self, lane: Lane, connection: Connection, *, discard: bool = False
     ) -> asyncio.Task[None]:
         """The same, without waiting."""
-        task = asyncio.ensure_future(_settle(lane, connection, discard))
+        return self.start(_settle(lane, connection, discard))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something beside the calls; closing lets it end."""
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def recover(
+        self,
+        lane: Lane,
+        connection: Connection,
+        query: CompiledQuery | None,
+        error: BaseException,
+    ) -> Failure:
+        """Put the connection of a failed call in order, give it and the gate back."""
+        failure = diagnose(self.engine, connection, query, error)
+        if failure.stopped or connection.in_transaction:
+            await self.clean(lane, connection)
+            return failure._replace(repeatable=False)
+        if failure.lost:
+            lane.pool.discard(connection)
+            lane.pool.suspect()
+        else:
+            lane.pool.release(connection)
+        lane.leave()
+        return failure
 
     async def aclose(self) -> None:
         """Let work in flight finish for a bounded time, then close everything."""

@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from deerstore.database.calls import Connections, Failure, Lane, diagnose, timed_portions
+from deerstore.database.calls import Connections, Failure, Lane, timed_portions
 from deerstore.database.catalog import deerstore_queries
 from deerstore.database.engine import ALONE, Connection, Engine, Result
 from deerstore.database.executor import Executor
+from deerstore.database.joined import may_join
 from deerstore.database.pool import Pool
 from deerstore.database.retry import ATTEMPTS, pause
 from deerstore.database.session import Session
@@ -169,12 +170,20 @@ class Database(Executor):
     async def _once(
         self, query: CompiledQuery, bound: Sequence[Any], rows: bool
     ) -> Result | Failure:
-        lane = self._connections.reading
-        if query.writes and lane is not self._connections.writing:
-            return await self._call(
-                query, lambda connection: connection.run(query, bound, ALONE, rows=rows)
-            )
-        connection = lane.pool.take() or await lane.pool.acquire()
+        lane = self._connections.writing if query.writes else self._connections.reading
+        gate = lane.gate
+        if gate is not None and not gate.take():
+            if may_join(query):
+                outcome = await self._connections.joined.submit(query, bound, rows)
+                if isinstance(outcome, Failure) and not outcome.repeatable:
+                    raise outcome.error
+                return outcome
+            await self._connections.wait_to_write(query)
+        try:
+            connection = lane.pool.take() or await lane.pool.acquire()
+        except BaseException:
+            lane.leave()
+            raise
         connection.deadline.start()
         try:
             result = await connection.run(query, bound, ALONE, rows=rows)
@@ -182,6 +191,8 @@ class Database(Executor):
             return await self._failed(lane, connection, query, error)
         connection.deadline.stop()
         lane.pool.release(connection)
+        if gate is not None:
+            gate.release()
         return result
 
     async def _call(
@@ -207,16 +218,7 @@ class Database(Executor):
         error: BaseException,
     ) -> Failure:
         """Put the connection in order. Raises the error, unless another try may help."""
-        failure = diagnose(self._connections.engine, connection, query, error)
-        if failure.stopped or connection.in_transaction:
-            await self._connections.clean(lane, connection)
-            raise failure.error
-        if failure.lost:
-            lane.pool.discard(connection)
-            lane.pool.suspect()
-        else:
-            lane.pool.release(connection)
-        lane.leave()
+        failure = await self._connections.recover(lane, connection, query, error)
         if failure.repeatable:
             return failure
         raise failure.error

@@ -13,6 +13,7 @@ from deerstore.queries import Codec, CompiledQuery
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
+    from deerstore.database.joined import JoinedWrite
 
 __all__ = [
     "ALONE",
@@ -145,6 +146,14 @@ class Connection(ABC):
 
         A call that stands alone and has one step is one trip. Raises the driver's exceptions.
         """
+
+    async def run_together(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
+        """Execute the statements of several writers in one transaction.
+
+        Each is a unit: one that fails gives its exception and leaves the others as they are. An
+        exception that is raised means that nothing was done.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     async def run_many(

@@ -40,6 +40,7 @@ from deerstore.queries import Codec, CompiledQuery
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
+    from deerstore.database.joined import JoinedWrite
 
 __all__ = ["SQLiteConnection", "SQLiteEngine"]
 
@@ -104,6 +105,11 @@ class SQLiteConnection(Connection):
     ) -> Result:
         result: Result = await self._worker.call(self._side.run, query, bound, scope, rows)
         return result
+
+    async def run_together(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
+        outcomes: list[Result | Exception]
+        outcomes = await self._worker.call(self._side.run_together, writes)
+        return outcomes
 
     async def run_many(
         self, query: CompiledQuery, bound: Sequence[Sequence[Any]], scope: Scope

@@ -7,10 +7,13 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deerstore.database.engine import Result, Scope
 from deerstore.queries import CompiledQuery, CompiledStep
+
+if TYPE_CHECKING:
+    from deerstore.database.joined import JoinedWrite
 
 __all__ = ["ThreadSide", "primary_code"]
 
@@ -111,6 +114,35 @@ class ThreadSide:
         if len(steps) == 1 and not steps[0].each:
             return self._step(steps[0], bound[0], rows and query.columns is None)
         return self.alone(lambda: self._steps(query, bound, rows), query.writes)
+
+    def run_together(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
+        """The statements of several writers in one transaction, each a unit of its own."""
+        return self.alone(lambda: [self._one_of_many(write) for write in writes], writing=True)
+
+    def _one_of_many(self, write: JoinedWrite) -> Result | Exception:
+        if write.left:
+            return Result((), 0, None)
+        steps = write.query.steps
+        if len(steps) == 1 and not steps[0].each:
+            # A single statement cannot half-fail.
+            try:
+                return self._steps(write.query, write.bound, write.rows)
+            except sqlite3.Error as error:
+                if not self.in_transaction or self.stopping:
+                    raise
+                return error
+        self.execute(f"SAVEPOINT {_GUARD}")
+        try:
+            result: Result | Exception = self._steps(write.query, write.bound, write.rows)
+        except sqlite3.Error as error:
+            if not self.in_transaction or self.stopping:
+                raise
+            result = error
+        if write.left or not isinstance(result, Result):
+            self.undo(_GUARD)
+        else:
+            self.execute(f"RELEASE {_GUARD}")
+        return result
 
     def run_many(self, query: CompiledQuery, bound: Sequence[Sequence[Any]], scope: Scope) -> int:
         """A query once per set of arguments, all or nothing."""
