@@ -20,7 +20,7 @@ WHERE thread_id = :thread_id;
 SELECT user_id
 FROM runs
 WHERE thread_id = :thread_id
-UNION
+UNION DISTINCT
 SELECT user_id
 FROM run_events
 WHERE thread_id = :thread_id;

@@ -21,7 +21,7 @@ SELECT
 FROM store
 WHERE prefix = :namespace
 AND `key` IN (
-    SELECT given.item_key
+    SELECT item_key
     FROM JSON_TABLE(
         :keys, '$[*]' COLUMNS (
             item_key VARCHAR(150) CHARACTER SET utf8mb4
@@ -80,7 +80,7 @@ WHERE (
     OR (prefix >= :first_below AND prefix < :first_beyond)
 )
 /*]*/
-ORDER BY updated_at DESC, prefix, `key`
+ORDER BY updated_at DESC, prefix ASC, `key` ASC
 LIMIT :limit OFFSET :offset;
 
 -- name: store.scan_items :stream
@@ -109,7 +109,7 @@ WHERE (
     OR (prefix >= :first_below AND prefix < :first_beyond)
 )
 /*]*/
-ORDER BY updated_at DESC, prefix, `key`;
+ORDER BY updated_at DESC, prefix ASC, `key` ASC;
 
 -- name: store.list_namespaces :many
 -- doc: The namespaces that have items, in the order of their text.

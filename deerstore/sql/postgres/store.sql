@@ -73,7 +73,7 @@ WHERE (
     OR (prefix ~>=~ :first_below AND prefix ~<~ :first_beyond)
 )
 /*]*/
-ORDER BY updated_at DESC, prefix COLLATE "C", key COLLATE "C"
+ORDER BY updated_at DESC, prefix COLLATE "C" ASC, key COLLATE "C" ASC
 LIMIT :limit OFFSET :offset;
 
 -- name: store.scan_items :stream
@@ -102,7 +102,7 @@ WHERE (
     OR (prefix ~>=~ :first_below AND prefix ~<~ :first_beyond)
 )
 /*]*/
-ORDER BY updated_at DESC, prefix COLLATE "C", key COLLATE "C";
+ORDER BY updated_at DESC, prefix COLLATE "C" ASC, key COLLATE "C" ASC;
 
 -- name: store.list_namespaces :many
 -- doc: The namespaces that have items, in the order of their text.
@@ -120,7 +120,7 @@ WHERE (
     OR (prefix ~>=~ :first_below AND prefix ~<~ :first_beyond)
 )
 /*]*/
-ORDER BY 1;
+ORDER BY prefix;
 
 -- name: store.delete_namespace :affected
 -- doc: Remove the items of a namespace and of those below it.

@@ -493,7 +493,7 @@ FROM runs
 WHERE thread_id = :thread_id
 AND status = 'success'
 AND operation_kind = 'run'
-AND CAST(metadata_json AS text) LIKE '%"regenerate_from_run_id"%'
+AND CAST(metadata_json AS TEXT) LIKE '%"regenerate_from_run_id"%'
 /*[ owner=on */ AND user_id = :user_id /*]*/;
 
 -- name: runs.list_edit_regenerate_runs :many
@@ -568,7 +568,7 @@ SELECT
     updated_at
 FROM runs
 WHERE thread_id = :thread_id
-AND CAST(metadata_json AS text) LIKE '%"replay_kind"%'
+AND CAST(metadata_json AS TEXT) LIKE '%"replay_kind"%'
 /*[ owner=on */ AND user_id = :user_id /*]*/
 ORDER BY created_at, run_id;
 

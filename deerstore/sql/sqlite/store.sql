@@ -73,7 +73,7 @@ WHERE (
     OR (prefix >= :first_below AND prefix < :first_beyond)
 )
 /*]*/
-ORDER BY updated_at DESC, prefix, key
+ORDER BY updated_at DESC, prefix ASC, key ASC
 LIMIT :limit OFFSET :offset;
 
 -- name: store.scan_items :stream
@@ -102,7 +102,7 @@ WHERE (
     OR (prefix >= :first_below AND prefix < :first_beyond)
 )
 /*]*/
-ORDER BY updated_at DESC, prefix, key;
+ORDER BY updated_at DESC, prefix ASC, key ASC;
 
 -- name: store.list_namespaces :many
 -- doc: The namespaces that have items, in the order of their text.
