@@ -167,6 +167,32 @@ def doctor(config: ConfigOption = None, url: UrlOption = None, as_json: JsonOpti
     raise typer.Exit(_EXIT[found.state])
 
 
+@app.command("bench")
+def bench(
+    config: ConfigOption = None,
+    url: UrlOption = None,
+    only: Annotated[
+        str,
+        typer.Option("--only", help="Operations whose name contains one of these, with commas."),
+    ] = "",
+    rounds: Annotated[int, typer.Option("--rounds", min=5, help="Blocks per competitor.")] = 40,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure every operation against the bare driver, on a database made for that.
+
+    The database has to be empty. It is filled with the benchmark's rows, which stay: drop it
+    afterwards. Times are medians; in brackets the interval that the measurement leaves open.
+    """
+    from deerstore.cli.bench import run_bench
+
+    names = [part for part in only.split(",") if part]
+    lines = asyncio.run(
+        run_bench(_configuration(config, url), rounds=rounds, only=names, quiet=as_json)
+    )
+    if as_json:
+        _print_json(lines)
+
+
 async def _recovery(storage: StorageConfig) -> Any:
     from deerstore.persistence import create_persistence_from_storage_config
 
