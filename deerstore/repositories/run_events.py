@@ -30,6 +30,7 @@ from deerstore.values import (
     identifiers,
     int64,
     page_bound,
+    stored_object,
     text,
     utcnow,
 )
@@ -108,7 +109,7 @@ class SqlRunEventRepository:
         return _event(stored), created
 
     async def _append(self, given: list[RunEventCreate], rows: list[_Row]) -> list[RunEvent]:
-        threads, runs, users, types, categories, contents, metadata, formats, times = map(
+        threads, runs, users, types, categories, contents, metadatas, formats, times = map(
             list, zip(*rows, strict=True)
         )
         params: dict[str, Any] = {
@@ -119,7 +120,7 @@ class SqlRunEventRepository:
             "event_types": types,
             "categories": categories,
             "contents": contents,
-            "metadata": metadata,
+            "metadata": metadatas,
             "content_formats": formats,
             "created_times": times,
         }
@@ -131,18 +132,21 @@ class SqlRunEventRepository:
             name = "run_events.append_mixed"
             params["thread_ids"] = threads
             params["locked_threads"] = sorted(distinct)
-        ((base,),) = await self._executor.fetch_tuples(statement(name), params)
-        return [
-            _build(
-                (
-                    *row[:5],
-                    content_as_read(event.content, row[5], row[7]),
-                    metadata_as_read(event.metadata, row[6]),
-                    seq,
-                    row[8],
-                )
+        # Copied now: the caller may change what it gave while the database is awaited.
+        kept = [
+            (
+                stored if form == "text" else content_as_read(event.content, stored, form),
+                {} if metadata == "{}" else metadata_as_read(event.metadata, metadata),
             )
-            for seq, (event, row) in enumerate(zip(given, rows, strict=True), start=base + 1)
+            for event, stored, metadata, form in zip(
+                given, contents, metadatas, formats, strict=True
+            )
+        ]
+        ((base,),) = await self._executor.fetch_tuples(statement(name), params)
+        seqs = range(base + 1, base + 1 + len(rows))
+        return [
+            _build((*row[:5], content, metadata, seq, row[8]))
+            for row, (content, metadata), seq in zip(rows, kept, seqs, strict=True)
         ]
 
     # -- reading ---------------------------------------------------------------------------------
@@ -295,7 +299,10 @@ def _ascending(rows: list[tuple[Any, ...]], *, newest_first: bool) -> list[RunEv
 
 def _event(row: Sequence[Any]) -> RunEvent:
     thread_id, run_id, user_id, event_type, category, content, metadata, form, seq, created = row
-    content, metadata = decode_event(content, metadata, form)
+    if form == "text":
+        metadata = stored_object(metadata)
+    else:
+        content, metadata = decode_event(content, metadata, form)
     return _build(
         (thread_id, run_id, user_id, event_type, category, content, metadata, seq, created)
     )

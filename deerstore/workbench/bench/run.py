@@ -144,9 +144,11 @@ async def competitors(
     payload = operation.payload
 
     async def play(number: int) -> object:
-        for value in payload:
-            encode(value)
-        return await floor.play(calls[number])
+        # Kept until they are sent, as whoever sends them has to.
+        texts = [encode(value) for value in payload]
+        rows = await floor.play(calls[number])
+        del texts
+        return rows
 
     return [
         Contestant("floor", play),
