@@ -1,6 +1,6 @@
 """LangGraph's own conformance suite, on the checkpointer of each engine.
 
-The table in docs/langgraph.md lists what these tests say.
+The table in docs/engines.md lists what these tests say.
 """
 
 from __future__ import annotations
