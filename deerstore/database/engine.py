@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deerstore.database.gate import WriterGate
+from deerstore.database.undeclared import Kinds, typed_rows
 from deerstore.queries import Codec, CompiledQuery
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Result:
     """Rows matched by the statement that gives the result."""
     names: tuple[str, ...] | None
     """Column names, where rows were wanted and the query does not declare them."""
+    kinds: Kinds = ()
+    """What is known of the types of such columns."""
 
 
 class Scope(NamedTuple):
@@ -232,6 +235,6 @@ class Engine(ABC):
         """The queue of writers, where only one transaction at a time can write."""
         return None
 
-    def normalise(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        """A row whose columns are not declared, as far as the driver knows their types."""
-        return tuple(row)
+    def normalise(self, result: Result) -> list[tuple[Any, ...]]:
+        """Rows whose columns are not declared, as far as the driver knows their types."""
+        return typed_rows(result.rows, result.kinds)

@@ -219,8 +219,7 @@ class Executor(ABC):
 
     def _typed(self, query: CompiledQuery, result: Result) -> list[tuple[Any, ...]]:
         if query.columns is None:
-            normalise = self._connections.engine.normalise
-            return [normalise(row) for row in result.rows]
+            return self._connections.engine.normalise(result)
         return query.decode_rows(result.rows)
 
 

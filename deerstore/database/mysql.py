@@ -7,7 +7,7 @@ import contextlib
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deerstore.database import codecs
@@ -31,7 +31,7 @@ from deerstore.database.failures import (
     retryable_error,
     unreachable_error,
 )
-from deerstore.database.mysql_drivers import Driver, driver_named
+from deerstore.database.mysql_drivers import Driver, described, driver_named
 from deerstore.database.mysql_text import BulkInsert, bulk_insert
 from deerstore.errors import ConfigError
 from deerstore.queries import Codec, CompiledQuery, CompiledStep
@@ -102,7 +102,7 @@ class MySQLConnection(Connection):
         if len(steps) == 1 and not steps[0].each:
             if scope.inside:
                 await self._enter(scope)
-            return await self._step(steps[0], bound[0], rows)
+            return await self._step(steps[0], bound[0], rows and query.columns is None)
         if not scope.inside:
             return await self._alone(lambda: self._steps(query, bound, rows))
         await self._enter(scope)
@@ -135,9 +135,9 @@ class MySQLConnection(Connection):
         step = query.steps[0]
         try:
             await self._driver.execute(self._raw, cursor, step.sql, bound[0])
-            names = tuple(column[0] for column in cursor.description)
+            columns = described(cursor)
             while rows := await cursor.fetchmany(batch):
-                yield Result(rows, len(rows), names)
+                yield Result(rows, len(rows), *columns)
         except GeneratorExit:
             if scope.inside:
                 # The rest of the rows is read and dropped: the transaction has to live on.
@@ -229,21 +229,20 @@ class MySQLConnection(Connection):
             if step.each:
                 outcome = Result((), await self._each(step, args), None)
             else:
-                outcome = await self._step(step, args, rows or bool(step.returns))
+                outcome = await self._step(step, args, rows and query.columns is None)
                 if step.returns and outcome.rows:
                     found.update(zip(step.returns, outcome.rows[0], strict=False))
             if number == query.result_step:
                 result = outcome
         return result
 
-    async def _step(self, step: CompiledStep, args: Sequence[Any], rows: bool) -> Result:
+    async def _step(self, step: CompiledStep, args: Sequence[Any], named: bool) -> Result:
         cursor = self._cursor
         await self._driver.execute(self._raw, cursor, step.sql, args)
         if not step.returns_rows:
             return Result((), cursor.rowcount, None)
         fetched = await cursor.fetchall()
-        names = tuple(column[0] for column in cursor.description) if rows else None
-        return Result(fetched, len(fetched), names)
+        return Result(fetched, len(fetched), *(described(cursor) if named else (None,)))
 
     async def _each(self, step: CompiledStep, rows: Sequence[Sequence[Any]]) -> int:
         insert = self._engine.bulk(step.sql)
@@ -363,11 +362,6 @@ class MySQLEngine(Engine):
             execution_error(
                 query, _reason(error, code), sqlstate=_SQLSTATES.get(code), engine_code=code
             )
-        )
-
-    def normalise(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(
-            [value.replace(tzinfo=UTC) if type(value) is datetime else value for value in row]
         )
 
     def _refusal(self, error: Exception) -> Exception:

@@ -12,12 +12,16 @@ from typing import Any
 from deerstore.database.codecs import decimal
 from deerstore.database.mysql_bulk import is_uniform
 from deerstore.database.mysql_text import BulkInsert, mogrify
+from deerstore.database.undeclared import Kinds
 
-__all__ = ["Driver", "driver_named"]
+__all__ = ["Driver", "described", "driver_named"]
 
 _FOUND_ROWS = 1 << 1
 """Client flag: an UPDATE counts the rows it matched, not only those it changed."""
 _MULTI_STATEMENTS = 1 << 16
+_TINY, _TIMESTAMP, _DATETIME = 1, 7, 12
+"""Types of columns in the protocol, the same in both drivers."""
+_KINDS = {_TINY: "bool", _TIMESTAMP: "timestamp", _DATETIME: "timestamp"}
 
 
 class Driver(ABC):
@@ -181,6 +185,21 @@ def _datetime(text: str) -> datetime | None:
     except ValueError:
         # MySQL's zero date, which is no time.
         return None
+
+
+def described(cursor: Any) -> tuple[tuple[str, ...], Kinds]:
+    """Names and kinds of the columns that a cursor gives."""
+    columns = cursor.description
+    return (
+        tuple([column[0] for column in columns]),
+        # A truth value is a TINYINT that is shown in one digit.
+        tuple(
+            [
+                _KINDS.get(column[1] if column[1] != _TINY or column[3] == 1 else -1)
+                for column in columns
+            ]
+        ),
+    )
 
 
 def driver_named(name: str) -> Driver:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from hashlib import blake2s
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +25,7 @@ from deerstore.database.failures import (
     retryable_error,
     unreachable_error,
 )
+from deerstore.database.undeclared import aware
 from deerstore.errors import ConfigError
 from deerstore.queries import Codec, CompiledQuery, CompiledStep
 
@@ -285,6 +286,12 @@ class PostgresEngine(Engine):
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise unreachable_error(self._config.location, error) from error
         return PostgresConnection(raw, self._config.command_timeout)
+
+    def normalise(self, result: Result) -> list[tuple[Any, ...]]:
+        return [
+            tuple([aware(value) if type(value) is datetime else value for value in row])
+            for row in result.rows
+        ]
 
     def judge(self, error: Exception, query: CompiledQuery | None) -> Verdict:
         if isinstance(error, OSError | asyncpg.InternalClientError):

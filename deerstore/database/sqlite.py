@@ -35,6 +35,7 @@ from deerstore.database.failures import (
 )
 from deerstore.database.gate import WriterGate, gate_of
 from deerstore.database.sqlite_thread import ThreadSide, primary_code
+from deerstore.database.sqlite_types import DeclaredTypes
 from deerstore.errors import ConnectionLostError
 from deerstore.queries import Codec, CompiledQuery
 
@@ -79,9 +80,9 @@ class _Worker(aiosqlite.Connection):
 class SQLiteConnection(Connection):
     """One connection and its thread."""
 
-    def __init__(self, path: str, synchronous: str, patience: float, seconds: float | None) -> None:
-        self.deadline = Deadline(seconds)
-        self._side = ThreadSide(path, synchronous, patience)
+    def __init__(self, engine: SQLiteEngine) -> None:
+        self.deadline = Deadline(engine.seconds)
+        self._side = ThreadSide(engine.path, engine.synchronous, engine.patience, engine.types)
         self._worker = _Worker(self._side.connect)
 
     async def open(self) -> None:
@@ -128,7 +129,7 @@ class SQLiteConnection(Connection):
         try:
             while portion.rows:
                 yield portion
-                portion = await self._worker.call(self._side.next, portion.names, batch)
+                portion = await self._worker.call(self._side.next, portion, batch)
         except GeneratorExit:
             await self._worker.call(self._side.close_cursor)
             raise
@@ -205,6 +206,10 @@ class SQLiteEngine(Engine):
 
     def __init__(self, config: StorageConfig) -> None:
         self.path = config.targets.sqlite_path()
+        self.synchronous = config.sqlite_synchronous
+        self.patience = lock_patience(config)
+        self.seconds = config.command_timeout
+        self.types = DeclaredTypes()
         self._config = config
         self._gate = gate_of(self.path)
         self.codec = Codec(
@@ -237,10 +242,7 @@ class SQLiteEngine(Engine):
         return self._gate
 
     async def connect(self) -> SQLiteConnection:
-        config = self._config
-        connection = SQLiteConnection(
-            self.path, config.sqlite_synchronous, lock_patience(config), config.command_timeout
-        )
+        connection = SQLiteConnection(self)
         try:
             await connection.open()
         except (sqlite3.Error, OSError) as error:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deerstore.database.engine import Result, Scope
+from deerstore.database.sqlite_types import DeclaredTypes
+from deerstore.database.undeclared import Kinds
 from deerstore.queries import CompiledQuery, CompiledStep
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ _GUARD = "deerstore_guard"
 class ThreadSide:
     """The connection as its thread sees it. Every method but ``interrupt`` runs there."""
 
-    def __init__(self, path: str, synchronous: str, patience: float) -> None:
+    def __init__(self, path: str, synchronous: str, patience: float, types: DeclaredTypes) -> None:
         self.raw: sqlite3.Connection | None = None
         self.stopping = False
         """Set while a cancelled call is brought to its end: nothing new is begun for it."""
@@ -38,6 +40,7 @@ class ThreadSide:
         self._path = path
         self._synchronous = synchronous
         self._patience = patience
+        self._types = types
         self._cursor: sqlite3.Cursor | None = None
 
     @property
@@ -197,7 +200,8 @@ class ThreadSide:
             if step.each:
                 outcome = Result((), self._each(step, args), None)
             else:
-                outcome = self._step(step, args, rows and query.columns is None)
+                named = rows and query.columns is None and number == query.result_step
+                outcome = self._step(step, args, named)
                 if step.returns and outcome.rows:
                     found.update(zip(step.returns, outcome.rows[0], strict=False))
             if number == query.result_step:
@@ -208,9 +212,15 @@ class ThreadSide:
         cursor = self.execute(step.sql, args)
         if step.returns_rows:
             fetched = cursor.fetchall()
-            names = tuple(column[0] for column in cursor.description) if named else None
-            return Result(fetched, len(fetched), names)
+            if not named:
+                return Result(fetched, len(fetched), None)
+            return Result(fetched, len(fetched), *self._columns(step, cursor))
         return Result((), self._count(cursor), None)
+
+    def _columns(self, step: CompiledStep, cursor: sqlite3.Cursor) -> tuple[tuple[str, ...], Kinds]:
+        assert self.raw is not None
+        names = tuple(column[0] for column in cursor.description or ())
+        return names, self._types.of(self.raw, step, names)
 
     def _each(self, step: CompiledStep, args: Sequence[Sequence[Any]]) -> int:
         assert self.raw is not None
@@ -231,10 +241,12 @@ class ThreadSide:
 
     def first(self, query: CompiledQuery, bound: Sequence[Any], batch: int) -> Result:
         """Begin to read rows in portions; the first one."""
-        cursor = self._cursor = self.execute(query.steps[0].sql, bound[0])
-        return self.next(tuple(column[0] for column in cursor.description), batch)
+        step = query.steps[0]
+        cursor = self._cursor = self.execute(step.sql, bound[0])
+        names, kinds = (None, ()) if query.columns else self._columns(step, cursor)
+        return self.next(Result((), 0, names, kinds), batch)
 
-    def next(self, names: tuple[str, ...], batch: int) -> Result:
+    def next(self, before: Result, batch: int) -> Result:
         """The next portion; an empty one is the end."""
         assert self._cursor is not None
         if self.stopping:
@@ -242,7 +254,7 @@ class ThreadSide:
         fetched = self._cursor.fetchmany(batch)
         if not fetched:
             self.close_cursor()
-        return Result(fetched, len(fetched), names)
+        return Result(fetched, len(fetched), before.names, before.kinds)
 
     def close_cursor(self) -> None:
         """Read no further."""

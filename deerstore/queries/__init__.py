@@ -30,6 +30,7 @@ from deerstore.queries.model import (
     Source,
     ValueType,
 )
+from deerstore.queries.outline import outlines
 from deerstore.queries.parity import Difference, parity
 
 __all__ = [
@@ -48,5 +49,6 @@ __all__ = [
     "UnknownQueryError",
     "ValueType",
     "load_queries",
+    "outlines",
     "parity",
 ]
