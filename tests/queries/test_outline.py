@@ -25,9 +25,9 @@ WITH = "WITH w AS ( SELECT 1 AS x ) "
             ],
         ),
         (
-            "SELECT LAG(a) FILTER (WHERE b) OVER (ORDER BY c), LEAD(d) OVER w FROM t",
+            "SELECT LAG(a) FILTER (WHERE b) OVER (ORDER BY c), MAX(d) OVER w FROM t",
             [
-                "SELECT LAG ( a ) FILTER ( WHERE b ) OVER ( ORDER BY c ) , LEAD ( d ) OVER w FROM t",
+                "SELECT LAG ( a ) FILTER ( WHERE b ) OVER ( ORDER BY c ) , MAX ( d ) OVER w FROM t",
                 "SELECT ( a ) , ( d ) FROM t",
             ],
         ),
