@@ -137,6 +137,11 @@ class Connections:
         """
         await asyncio.shield(self.start_cleaning(lane, connection, discard=discard))
 
+    def forget(self, lane: Lane, connection: Connection) -> None:
+        """Give up the connection of a coroutine that is destroyed and cannot wait any more."""
+        if lane.pool.abandon(connection):
+            lane.leave()
+
     def start_cleaning(
         self, lane: Lane, connection: Connection, *, discard: bool = False
     ) -> asyncio.Task[None]:
@@ -158,6 +163,9 @@ class Connections:
         error: BaseException,
     ) -> Failure:
         """Put the connection of a failed call in order, give it and the gate back."""
+        if isinstance(error, GeneratorExit):
+            self.forget(lane, connection)
+            return Failure(error, stopped=True)
         failure = diagnose(self.engine, connection, query, error)
         if failure.stopped or connection.in_transaction:
             await self.clean(lane, connection)

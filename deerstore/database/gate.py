@@ -17,13 +17,12 @@ __all__ = ["WriterGate", "gate_of"]
 
 
 class _Waiter:
-    __slots__ = ("future", "granted", "left", "loop")
+    __slots__ = ("future", "granted", "loop")
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
         self.granted = False
-        self.left = False
 
     def wake(self) -> None:
         if not self.future.done():
@@ -31,60 +30,70 @@ class _Waiter:
 
 
 class WriterGate:
-    """A first-come-first-served lock that may be shared by event loops in several threads."""
+    """A first-come-first-served lock that may be shared by event loops in several threads.
+
+    Who holds it when its event loop is closed can never give it back: it is taken away then.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._taken = False
+        self._holder: asyncio.AbstractEventLoop | None = None
         self._waiters: deque[_Waiter] = deque()
 
     def take(self) -> bool:
         """Take the gate if nobody has it and nobody waits."""
+        loop = asyncio.get_running_loop()
         with self._lock:
-            if self._taken or self._waiters:
-                return False
-            self._taken = True
-            return True
+            return self._take(loop)
 
     async def acquire(self, seconds: float) -> None:
         """Wait for the gate. Raises TimeoutError after ``seconds``."""
+        waiter = _Waiter()
         with self._lock:
-            if not self._taken and not self._waiters:
-                self._taken = True
+            if self._take(waiter.loop):
                 return
-            waiter = _Waiter()
             self._waiters.append(waiter)
         try:
             async with asyncio.timeout(seconds):
                 await waiter.future
         except BaseException:
             with self._lock:
-                waiter.left = True
-                granted = waiter.granted
-                if not granted:
+                if waiter.granted:
+                    self._pass_on()
+                else:
                     self._waiters.remove(waiter)
-            if granted:
-                self.release()
             raise
 
     def release(self) -> None:
-        """Let the next writer in. May be called from any thread."""
-        while True:
-            with self._lock:
-                if not self._waiters:
-                    self._taken = False
-                    return
-                waiter = self._waiters.popleft()
-                waiter.granted = True
-            if waiter.loop is _running_loop():
-                waiter.wake()
-                return
+        """Let the next writer in. May be called from any thread, while the event loop of the
+        holder is open.
+        """
+        with self._lock:
+            self._pass_on()
+
+    def _take(self, loop: asyncio.AbstractEventLoop) -> bool:
+        if self._holder is not None and self._holder.is_closed():
+            self._pass_on()
+        if self._holder is not None or self._waiters:
+            return False
+        self._holder = loop
+        return True
+
+    def _pass_on(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            waiter.granted = True
             try:
-                waiter.loop.call_soon_threadsafe(waiter.wake)
+                if waiter.loop is _running_loop():
+                    waiter.wake()
+                else:
+                    waiter.loop.call_soon_threadsafe(waiter.wake)
             except RuntimeError:
                 # Its event loop was closed while it waited: the next one, then.
                 continue
+            self._holder = waiter.loop
             return
+        self._holder = None
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

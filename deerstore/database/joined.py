@@ -134,7 +134,7 @@ class JoinedWrites:
             for write in writes:
                 if not write.left:
                     self._fail(write, error, failure)
-            if isinstance(error, asyncio.CancelledError) and failure.error is error:
+            if not isinstance(error, Exception) and failure.error is error:
                 raise
             return
         connection.deadline.stop()

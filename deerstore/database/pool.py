@@ -22,6 +22,9 @@ _log = logging.getLogger("deerstore.database")
 _CHECK_SECONDS = 5.0
 """How long an idle connection may take to answer before it counts as dead."""
 
+_LINGER_SECONDS = 1.0
+"""How long a connection may still be in the making when its caller is gone."""
+
 
 class PooledConnection(Protocol):
     """What the pool needs to know about a connection."""
@@ -101,16 +104,15 @@ class Pool(Generic[C]):
             return connection
         self._check_open()
         connection = await self._wait_for_place()
-        if connection is None or connection.closed or self._is_stale(connection):
+        if connection is not None and (connection.closed or self._is_stale(connection)):
             try:
-                if connection is not None:
-                    connection = await self._checked(connection)
-                if connection is None:
-                    connection = await self._open()
+                connection = await self._checked(connection)
             except BaseException:
                 self._opening -= 1
                 self._offer(None)
                 raise
+        if connection is None:
+            connection = await self._opened()
         self._opening -= 1
         self._lent.add(connection)
         return connection
@@ -132,10 +134,15 @@ class Pool(Generic[C]):
         connection.terminate()
         self._offer(None)
 
-    def abandon(self, connection: C) -> None:
-        """Discard a connection whose user is gone. May be called from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.discard, connection)
+    def abandon(self, connection: C) -> bool:
+        """Discard a connection whose user is gone. May be called from any thread.
+
+        False when the event loop is closed, and everything that belonged to it is lost.
+        """
+        if self._loop is None or self._loop.is_closed():
+            return False
+        self._loop.call_soon_threadsafe(self.discard, connection)
+        return True
 
     def suspect(self) -> None:
         """A connection was lost: check every idle one before it is used again."""
@@ -292,6 +299,31 @@ class Pool(Generic[C]):
             connection.terminate()
             raise
         return connection
+
+    async def _opened(self) -> C:
+        """A new connection, made beside the caller: drivers do not like to be cancelled at that.
+
+        When the caller is cancelled it has a moment more, and serves the next one.
+        """
+        opening = asyncio.ensure_future(self._open())
+        try:
+            await asyncio.wait({opening})
+            return opening.result()
+        except BaseException:
+            if opening.done():
+                self._take_in(opening)
+            else:
+                opening.add_done_callback(self._take_in)
+                opening.get_loop().call_later(_LINGER_SECONDS, opening.cancel)
+            raise
+
+    def _take_in(self, opening: asyncio.Future[C]) -> None:
+        """What became of a connection whose caller is gone."""
+        self._opening -= 1
+        if opening.cancelled() or opening.exception() is not None:
+            self._offer(None)
+        else:
+            self.release(opening.result())
 
     async def _open(self) -> C:
         try:

@@ -341,6 +341,9 @@ class Session(Executor):
         committing: bool = False,
     ) -> NoReturn:
         """Bring the session into a state that tells the truth, and raise what the error means."""
+        if isinstance(error, GeneratorExit):
+            self._forget(connection)
+            raise error
         failure = diagnose(self._connections.engine, connection, query, error)
         self.repeatable = failure.repeatable
         if failure.stopped:
@@ -384,6 +387,12 @@ class Session(Executor):
                 raise
         finally:
             self._outside()
+
+    def _forget(self, connection: Connection) -> None:
+        """Give up the connection: nobody can wait for anything any more."""
+        self._closed = True
+        self._connection = None
+        self._connections.forget(self._lane(), connection)
 
     def __del__(self) -> None:
         connection, self._connection = self._connection, None
