@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from contextlib import suppress
@@ -176,6 +177,36 @@ async def test_a_cancelled_wait_for_a_connection_leaves_no_hole(tight, server, c
             async with asyncio.timeout(0.05):
                 await tight.fetch_value(catalog["notes.count"])
     await assert_whole(tight, server, catalog)
+
+
+async def test_cancelling_while_a_connection_is_made_leaves_no_failure_to_nobody(
+    open_database, server, catalog
+):
+    complaints = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: complaints.append(context))
+    database = await open_database()
+    pool = database.pool
+    for turns in range(40):
+        while connection := pool.take():
+            pool.discard(connection)
+        callers = [asyncio.ensure_future(pool.acquire()) for _ in range(3)]
+        for _ in range(turns // 2):
+            await asyncio.sleep(0)
+        if turns % 2:
+            await asyncio.sleep(turns / 8_000)
+        for caller in callers:
+            caller.cancel()
+        for connection in await asyncio.gather(*callers, return_exceptions=True):
+            if not isinstance(connection, BaseException):
+                pool.release(connection)
+    await database.aclose()
+    gc.collect()
+    assert complaints == []
+    assert (pool.in_use, pool.idle) == (0, 0)
+    if server is not None:
+        await asyncio.sleep(0.1)
+        assert await server.clients() == []
 
 
 async def test_a_cancelled_commit_discards_the_connection(

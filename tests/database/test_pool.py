@@ -36,9 +36,14 @@ class Maker:
         self.made: list[Connection] = []
         self.failures = 0
         self.delay = 0.0
+        self.cancelled = 0
 
     async def __call__(self) -> Connection:
-        await asyncio.sleep(self.delay)
+        try:
+            await asyncio.sleep(self.delay)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
         if self.failures:
             self.failures -= 1
             raise ConnectionLostError("refused")
@@ -196,16 +201,50 @@ async def test_a_failure_to_connect_lets_the_next_one_try(maker):
     assert pool.in_use == 1
 
 
-async def test_a_cancelled_attempt_to_connect_gives_its_place_back(maker):
-    pool = pool_of(maker, 1)
-    maker.delay = 10
+async def cancelled_while_it_connects(pool: Pool) -> None:
     task = asyncio.ensure_future(pool.acquire())
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_a_connection_whose_caller_is_cancelled_serves_the_next_one(maker):
+    pool = pool_of(maker, 1)
+    maker.delay = 0.05
+    await cancelled_while_it_connects(pool)
+    assert (pool.in_use, maker.cancelled) == (1, 0)
+    assert (await pool.acquire()).number == 0
+    assert (len(maker.made), pool.in_use, pool.idle) == (1, 1, 0)
+
+
+async def test_a_connection_that_fails_without_its_caller_makes_room(maker):
+    pool = pool_of(maker, 1)
+    maker.delay, maker.failures = 0.05, 1
+    await cancelled_while_it_connects(pool)
+    assert (await pool.acquire()).number == 0
+    pool.release(maker.made[0])
+    assert (pool.in_use, pool.idle) == (0, 1)
+
+
+async def test_a_connection_that_does_not_come_gives_its_place_back(maker, monkeypatch):
+    monkeypatch.setattr("deerstore.database.pool._LINGER_SECONDS", 0.05)
+    pool = pool_of(maker, 1)
+    maker.delay = 10
+    await cancelled_while_it_connects(pool)
     maker.delay = 0
     assert (await pool.acquire()).number == 0
+    assert maker.cancelled == 1
+
+
+async def test_a_connection_that_comes_after_the_end_is_closed(maker):
+    pool = pool_of(maker, 2)
+    maker.delay = 0.05
+    await cancelled_while_it_connects(pool)
+    await pool.aclose(5)
+    assert [connection.closed for connection in maker.made] == [True]
+    await pool.aclose(0.01)
+    assert (pool.in_use, pool.idle) == (0, 0)
 
 
 async def test_connecting_takes_no_longer_than_waiting_may(maker):
