@@ -70,11 +70,12 @@ async def gateway_runtime(
     ``load_config()``. The other arguments are those of :class:`RunManager`; ``drain_seconds`` is
     how long running tasks may take to end by themselves at the end.
 
-    Orphans are runs whose worker died: they become ``error``. With a ``worker_id`` of its own a
-    worker ends at its start what its former process left; the runs of other workers are ended when
-    their lease has run out, at a start or, with ``heartbeat``, once per lease. A thread whose
-    status says ``running`` or ``busy`` while none of its runs is active becomes ``error`` or
-    ``idle``, as its newest run ended.
+    Orphans are runs whose worker died: they become ``error``. A worker that is given a
+    ``worker_id`` ends at its start what its former process of that name left, which therefore must
+    not live any more; the runs of other workers are ended when their lease has run out, at a
+    start or, with ``heartbeat``, once per lease. A thread whose status says ``running`` or
+    ``busy`` while none of its runs is active becomes ``error`` or ``idle``, as its newest run
+    ended.
     """
     source = config.storage if isinstance(config, AppConfig) else config
     async with deerstore.open(source) as persistence:

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 ACTIVE = ("pending", "running")
 ROLLED_BACK = "The run was cancelled and rolled back."
+LOST = "The run was lost: its worker could not renew its lease."
+NOT_WRITTEN = "The run's outcome could not be written."
 
 _log = logging.getLogger("examples.gateway")
 
@@ -224,6 +226,10 @@ class Worker:
                     _log.exception("run %s failed", run.run_id)
                     this.status, this.error = "error", f"{type(failure).__name__}: {failure}"
                 await _undisturbed(self._end(this))
+        except DeerstoreError:
+            # The manager tries again; the listeners must not hear of an outcome that nobody has.
+            this.status, this.error = "error", NOT_WRITTEN
+            raise
         finally:
             publisher.end(this.status, this.error)
             self.bridge.close(run.run_id)
@@ -255,7 +261,7 @@ class Worker:
         run, manager = this.run, self.runtime.run_manager
         if not manager.holds_lease(run.run_id):
             # Another worker may be at work in this thread: nothing more is written for the run.
-            _log.warning("run %s is not this worker's any more", run.run_id)
+            this.status, this.error = "error", LOST
             return
         action = manager.abort_action(run.run_id)
         if this.status != "interrupted":

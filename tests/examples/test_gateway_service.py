@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from langgraph_sdk import get_client
+from langgraph_sdk.errors import ConflictError
 
 from examples.gateway.bridge import StreamBridge
 from tests.examples.conftest import served
@@ -48,6 +49,37 @@ async def test_a_stop_interrupts_what_runs_and_a_start_goes_on(storage_url: str)
         hello = {"messages": [{"role": "user", "content": "hello"}]}
         values = await client.runs.wait(thread_id, "agent", input=hello)
         assert values["messages"][-1]["content"] == "You said: hello"
+
+
+async def test_two_workers_share_a_database(storage_url: str) -> None:
+    """A run is stopped through the worker that does not carry it out, and by a plain statement."""
+    slowly = {"messages": [{"role": "user", "content": "count slowly"}]}
+    settings: dict[str, Any] = {"lease_seconds": 1.5, "grace_seconds": 60, "drain_seconds": 0}
+    async with (
+        served(storage_url, worker_id="a", **settings) as (a, app),
+        served(storage_url, worker_id="b", **settings) as (b, _),
+        get_client(url=a, api_key=None) as here,
+        get_client(url=b, api_key=None) as there,
+    ):
+        thread_id = (await here.threads.create())["thread_id"]
+        run = await here.runs.create(thread_id, "agent", input=slowly)
+        with pytest.raises(ConflictError) as conflict:
+            await there.runs.create(
+                thread_id, "agent", input=slowly, multitask_strategy="interrupt"
+            )
+        assert conflict.value.body["reason"] == "other_worker"
+        await there.runs.cancel(thread_id, run["run_id"], wait=True, action="rollback")
+        assert (await there.runs.get(thread_id, run["run_id"]))["status"] == "error"
+        assert (await there.threads.get_state(thread_id))["values"] == {}
+        assert (await here.threads.get(thread_id))["status"] == "idle"
+
+        run = await here.runs.create(thread_id, "agent", input=slowly)
+        await app.state.worker.runtime.run_store.update_status(
+            run["run_id"], "error", error="by hand"
+        )
+        parts = [part async for part in here.runs.join_stream(thread_id, run["run_id"])]
+        assert [part.event for part in parts][-2:] == ["error", "end"]
+        assert (await here.runs.get(thread_id, run["run_id"]))["error"] == "by hand"
 
 
 @pytest.mark.slow
