@@ -17,7 +17,7 @@ from benchmarks.peers.engine import engine_for
 from benchmarks.peers.orm import Orm
 from benchmarks.places import Place
 from deerstore.database import Database
-from deerstore.workbench.bench import repositories
+from deerstore.workbench.bench import open_floor, record, repositories
 from deerstore.workbench.bench.run import prepare_database
 from deerstore.workbench.bench.seed import EVENT_THREAD, event
 
@@ -25,6 +25,10 @@ __all__ = ["Latency", "Throughput", "closed_loop", "open_loop"]
 
 TASKS = 32
 POOL = 10
+
+_RUNS = [f"bench-run-{number}" for number in range(190)]
+# A thread for each task: the peer reads its counter before it writes.
+_THREADS = [f"load-{number}" for number in range(TASKS)]
 
 Mix = Callable[[random.Random, int], Awaitable[Any]]
 
@@ -50,17 +54,15 @@ class Latency:
 def _mix(read_run: Any, read_page: Any, append: Any, status: Any) -> Mix:
     async def one(draw: random.Random, task: int) -> None:
         roll = draw.random()
-        number = draw.randrange(190)
+        run_id = draw.choice(_RUNS)
         if roll < 0.4:
-            await read_run(f"bench-run-{number}")
+            await read_run(run_id)
         elif roll < 0.7:
             await read_page(EVENT_THREAD)
         elif roll < 0.9:
-            # A thread of its own: the peer reads its counter before it writes.
-            thread = f"load-{task}"
-            await append([event(thread, thread, n) for n in range(5)])
+            await append(_batch(_THREADS[task % TASKS]))
         else:
-            await status(f"bench-run-{number}")
+            await status(run_id)
 
     return one
 
@@ -72,6 +74,7 @@ async def _contestants(place: Place, stack: AsyncExitStack) -> dict[str, Mix]:
     stack.push_async_callback(engine.dispose)
     to, orm = repositories(database), Orm(engine)
     return {
+        "floor": await _floor(place, database, stack),
         "deerstore": _mix(
             to.runs.get_run,
             to.events.list_messages,
@@ -85,6 +88,61 @@ async def _contestants(place: Place, stack: AsyncExitStack) -> dict[str, Mix]:
             lambda run_id: orm.set_status(run_id, "success"),
         ),
     }
+
+
+async def _floor(place: Place, database: Database, stack: AsyncExitStack) -> Mix:
+    """The same statements on connections of the bare driver, kept in a plain queue.
+
+    On SQLite one connection writes and four read, as aiosqlite has one thread for each.
+    """
+    readers: asyncio.LifoQueue[Any] = asyncio.LifoQueue()
+    writers: asyncio.LifoQueue[Any] = asyncio.LifoQueue() if place.kind == "sqlite" else readers
+    for number in range(5 if place.kind == "sqlite" else POOL):
+        floor = await open_floor(place.config)
+        stack.push_async_callback(floor.close)
+        (writers if number == 0 else readers).put_nowait(floor)
+
+    recorded: dict[tuple[str, str], Any] = {}
+    for what, key, call in _CALLS:
+        recorded[what, key], _ = await record(database, lambda s, c=call: c(repositories(s)))
+    encode = database._connections.engine.codec.encoders["json"]
+    assert encode is not None
+
+    async def play(queue: asyncio.LifoQueue[Any], what: str, key: str) -> None:
+        floor = await queue.get()
+        try:
+            await floor.play(recorded[what, key])
+        finally:
+            queue.put_nowait(floor)
+
+    async def append(events: list[Any]) -> None:
+        _texts = [encode(value) for each in events for value in (each.content, each.metadata)]
+        await play(writers, "append", events[0].thread_id)
+
+    return _mix(
+        lambda run_id: play(readers, "run", run_id),
+        lambda thread_id: play(readers, "page", thread_id),
+        append,
+        lambda run_id: play(writers, "status", run_id),
+    )
+
+
+def _batch(thread: str) -> list[Any]:
+    return [event(thread, thread, number) for number in range(5)]
+
+
+_CALLS: list[tuple[str, str, Callable[[Any], Awaitable[Any]]]] = [
+    ("page", EVENT_THREAD, lambda to: to.events.list_messages(EVENT_THREAD)),
+    *(("run", run, lambda to, run=run: to.runs.get_run(run)) for run in _RUNS),
+    *(
+        ("status", run, lambda to, run=run: to.runs.update_run_status(run, "success"))
+        for run in _RUNS
+    ),
+    *(
+        ("append", thread, lambda to, thread=thread: to.events.append_batch(_batch(thread)))
+        for thread in _THREADS
+    ),
+]
 
 
 async def closed_loop(

@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parent.parent / "sql"
 
 @cache
 def deerstore_queries() -> LazyCatalog:
-    """The catalog of ``deerstore/sql``, each engine's part read once per process, when needed."""
+    """The catalog of ``deerstore/sql``; a file is read once per process, when it is needed."""
     return LazyCatalog(_ROOT)
 
 

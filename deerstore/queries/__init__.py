@@ -12,13 +12,8 @@ How to write the files: ``docs/query-files.md``.
 
 from __future__ import annotations
 
-from deerstore.queries.catalog import (
-    LazyCatalog,
-    Query,
-    QueryCatalog,
-    UnknownQueryError,
-    load_queries,
-)
+from deerstore.queries.catalog import Query, QueryCatalog, UnknownQueryError, load_queries
+from deerstore.queries.lazy import LazyCatalog
 from deerstore.queries.model import (
     ENGINES,
     Cardinality,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from deerstore.queries.model import (
     Source,
 )
 
-__all__ = ["LazyCatalog", "Query", "QueryCatalog", "UnknownQueryError", "load_queries"]
+__all__ = ["Definitions", "Query", "QueryCatalog", "UnknownQueryError", "load_queries"]
 
 _Binding = tuple[tuple[str, str], ...]
 
@@ -35,7 +34,7 @@ class UnknownQueryError(NotFoundError, KeyError):
     __str__ = Exception.__str__
 
 
-class _Definitions(dict[str, Definition]):
+class Definitions(dict[str, Definition]):
     """A query's definitions by engine; ``load`` reads an engine that is not there yet."""
 
     def __init__(self, load: Callable[[str], object] | None = None) -> None:
@@ -62,7 +61,7 @@ class Query:
 
     def __init__(
         self,
-        definitions: _Definitions,
+        definitions: Definitions,
         binding: _Binding | None = None,
         family: dict[_Binding, Query] | None = None,
     ) -> None:
@@ -260,57 +259,6 @@ class QueryCatalog(Mapping[str, Query]):
         return f"<QueryCatalog {self.path}: {len(self)} queries, {', '.join(self.engines)}>"
 
 
-class LazyCatalog(QueryCatalog):
-    """A catalog that reads an engine's folder when it is first needed.
-
-    For files that are known to be right and to hold the same queries on each engine, as
-    deerstore's own: a process with one engine does not pay for the others. May be used from
-    several threads.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__((), path=str(path), engines=())
-        self._root = Path(path)
-        self._definitions: dict[str, _Definitions] = {}
-        self._turn = threading.Lock()
-
-    def load(self, engine: str) -> LazyCatalog:
-        """Read the folder of ``engine``, unless that has been done; gives the catalog."""
-        if engine in self.engines:
-            return self
-        with self._turn:
-            if engine not in self.engines:
-                for definition in read_folder(self._root / engine, engine):
-                    name = definition.declared.name
-                    if name not in self._definitions:
-                        self._definitions[name] = _Definitions(self.load)
-                    self._definitions[name][engine] = definition
-                    if name not in self._queries:
-                        self._queries[name] = Query(self._definitions[name])
-                self.engines = (*self.engines, engine)
-        return self
-
-    def names(self) -> tuple[str, ...]:
-        """All names, in the order of the files."""
-        return tuple(self)
-
-    def __getitem__(self, name: str) -> Query:
-        self._any()
-        return super().__getitem__(name)
-
-    def __iter__(self) -> Iterator[str]:
-        self._any()
-        return super().__iter__()
-
-    def __len__(self) -> int:
-        self._any()
-        return super().__len__()
-
-    def _any(self) -> None:
-        if not self.engines:
-            self.load(ENGINES[0])
-
-
 def load_queries(path: str | os.PathLike[str], *, engines: Sequence[str] = ENGINES) -> QueryCatalog:
     """Read and compile ``<path>/<engine>/*.sql``. Touches files only, never a database.
 
@@ -326,10 +274,10 @@ def load_queries(path: str | os.PathLike[str], *, engines: Sequence[str] = ENGIN
                 f"unknown engine {engine!r}; known are {', '.join(ENGINES)}", field="engines"
             )
     present = engine_folders(root, engines)
-    definitions: dict[str, _Definitions] = {}
+    definitions: dict[str, Definitions] = {}
     for engine in present:
         for definition in read_folder(root / engine, engine):
-            definitions.setdefault(definition.declared.name, _Definitions())[engine] = definition
+            definitions.setdefault(definition.declared.name, Definitions())[engine] = definition
     if not definitions:
         shown = ", ".join(str(root / engine) for engine in present)
         raise QueryFileError(f"no query in {shown}", file=str(root))

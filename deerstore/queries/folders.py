@@ -11,7 +11,7 @@ from deerstore.queries.header import near, read_declarations
 from deerstore.queries.lexer import SourceText, tokenize
 from deerstore.queries.model import ENGINES
 
-__all__ = ["engine_folders", "read_folder"]
+__all__ = ["engine_folders", "query_files", "read_file", "read_folder"]
 
 _FOLDER_ALIASES = {
     "sqlite3": "sqlite",
@@ -49,18 +49,30 @@ def engine_folders(root: Path, engines: Sequence[str]) -> list[str]:
 def read_folder(folder: Path, engine: str) -> list[Definition]:
     """Every query of one engine's folder, compiled, in the order of the files."""
     found: dict[str, Definition] = {}
-    for file in sorted(folder.iterdir()):
-        if file.suffix.lower() != ".sql" or file.name.startswith(".") or file.is_dir():
-            continue
-        source = _read(file)
-        for query in read_declarations(source, tokenize(source, engine)):
-            earlier = found.get(query.name)
-            if earlier is not None:
-                raise source.error(
-                    f"query {query.name!r} is already defined at {earlier.source}", *query.place
-                )
-            found[query.name] = compile_query(source, engine, query)
+    for file in query_files(folder):
+        read_file(file, engine, found)
     return list(found.values())
+
+
+def query_files(folder: Path) -> list[Path]:
+    """The files of a folder, in order."""
+    return [
+        file
+        for file in sorted(folder.iterdir())
+        if file.suffix.lower() == ".sql" and not file.name.startswith(".") and not file.is_dir()
+    ]
+
+
+def read_file(file: Path, engine: str, found: dict[str, Definition]) -> None:
+    """Compile the queries of a file and put them into ``found``, where none may be yet."""
+    source = _read(file)
+    for query in read_declarations(source, tokenize(source, engine)):
+        earlier = found.get(query.name)
+        if earlier is not None:
+            raise source.error(
+                f"query {query.name!r} is already defined at {earlier.source}", *query.place
+            )
+        found[query.name] = compile_query(source, engine, query)
 
 
 def _read(file: Path) -> SourceText:
