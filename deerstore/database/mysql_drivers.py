@@ -67,10 +67,19 @@ class _AioMySQL(Driver):
         from pymysql.converters import decoders
 
         class QuietConnection(aiomysql.Connection):  # type: ignore[misc]
-            """The driver's cursors ask for the texts of warnings: a trip more, with values in."""
+            """The driver's cursors ask for the texts of warnings: a trip more, with values in.
+
+            And it speaks up about a connection that was forgotten until its event loop is closed.
+            """
 
             async def show_warnings(self) -> None:
                 return None
+
+            def __del__(self) -> None:
+                # A closed loop closes nothing: the transport's own end takes the socket with it.
+                writer = getattr(self, "_writer", None)
+                if writer is not None and not self._loop.is_closed():
+                    super().__del__()
 
         self._connection = QuietConnection
         self._streaming = aiomysql.SSCursor

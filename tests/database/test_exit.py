@@ -52,3 +52,4 @@ async def test_a_forgotten_close_does_not_keep_the_interpreter(url, how, engine)
         await process.communicate()
         pytest.fail("the interpreter did not exit")
     assert process.returncode == (3 if how == "error" else 0), errors.decode()
+    assert errors.decode() == ""
