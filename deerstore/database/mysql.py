@@ -32,6 +32,7 @@ from deerstore.database.failures import (
     unreachable_error,
 )
 from deerstore.database.mysql_drivers import Driver, described, driver_named
+from deerstore.database.mysql_packets import PACKET_TOO_LARGE, PacketLimit, too_large_error
 from deerstore.database.mysql_text import BulkInsert, bulk_insert
 from deerstore.errors import ConfigError
 from deerstore.queries import Codec, CompiledQuery, CompiledStep
@@ -85,6 +86,7 @@ class MySQLConnection(Connection):
         # A cursor may be used again and again; making one per call is a trip through the event
         # loop for nothing.
         self._cursor = cursor
+        self._limit = PacketLimit(raw, cursor)
         self._open = False
 
     @property
@@ -238,6 +240,7 @@ class MySQLConnection(Connection):
 
     async def _step(self, step: CompiledStep, args: Sequence[Any], named: bool) -> Result:
         cursor = self._cursor
+        await self._limit.check(step.sql, (args,))
         await self._driver.execute(self._raw, cursor, step.sql, args)
         if not step.returns_rows:
             return Result((), cursor.rowcount, None)
@@ -245,6 +248,7 @@ class MySQLConnection(Connection):
         return Result(fetched, len(fetched), *(described(cursor) if named else (None,)))
 
     async def _each(self, step: CompiledStep, rows: Sequence[Sequence[Any]]) -> int:
+        await self._limit.check(step.sql, rows)
         insert = self._engine.bulk(step.sql)
         if insert is not None and len(rows) > 1:
             return await self._driver.insert_many(self._raw, self._cursor, insert, rows)
@@ -355,6 +359,8 @@ class MySQLEngine(Engine):
             return Verdict(retryable_error(query, "deadlock"), repeatable=True)
         if code in _LOCK_TIMEOUTS:
             return Verdict(retryable_error(query, "a lock was not given in time"))
+        if code == PACKET_TOO_LARGE:
+            return Verdict(too_large_error(query), lost=True)
         # Without a server's code the driver has found the conversation broken.
         if code in _LOST or code < 1000:
             return Verdict(lost_error(query, type(error).__name__), lost=True)
