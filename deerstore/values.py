@@ -59,9 +59,10 @@ def identifier(field: str, value: str | uuid.UUID, length: int = 64) -> str:
     A :class:`uuid.UUID` becomes its canonical string. U+0000 and lone surrogates are refused,
     since no two engines agree on them.
     """
-    if isinstance(value, uuid.UUID):
-        return str(value)
-    return text(field, value, length)
+    # The ordinary case, here and below, at the price of one call.
+    if type(value) is str and len(value) <= length and value.isprintable():
+        return value
+    return str(value) if isinstance(value, uuid.UUID) else text(field, value, length)
 
 
 def identifiers(field: str, values: Iterable[str | uuid.UUID], length: int = 64) -> list[str]:
@@ -91,7 +92,9 @@ def text(field: str, value: str, length: int | None = None) -> str:
 
 def choice(field: str, value: str, allowed: Iterable[str]) -> str:
     """A text that must be one of ``allowed``."""
-    options = tuple(allowed)
+    options = allowed if type(allowed) is tuple else tuple(allowed)
+    if type(value) is str and value in options:
+        return value
     if not isinstance(value, str) or value not in options:
         raise InvalidValueError(f"{field} must be one of: {', '.join(options)}", field=field)
     return text(field, value)
@@ -130,6 +133,8 @@ def fold_email(email: str) -> str:
 
 def int64(field: str, value: int) -> int:
     """A whole number that a signed 64-bit column holds."""
+    if type(value) is int and INT64_MIN <= value <= INT64_MAX:
+        return value
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidValueError(
             f"{field} must be an integer, not {type(value).__name__}", field=field
