@@ -98,12 +98,9 @@ def _key_users(engine: SchemaEngine) -> list[str]:
         engine.in_transaction(partial(_key_batch, engine, batch), "users' e-mails")
     lines = []
     if missing:
-        for user, _, key in engine.query("schema.unkeyed_users"):
+        for user, email, key in engine.query("schema.unkeyed_users"):
             if key is None:
-                lines.append(
-                    f"user {user} has an e-mail that differs from another account's only by case; "
-                    "both are kept, and only the exact spelling finds this one"
-                )
+                lines.append(_user_line(user, email))
                 logger.warning("%s", lines[-1])
     return lines
 
@@ -111,9 +108,21 @@ def _key_users(engine: SchemaEngine) -> list[str]:
 def _key_batch(engine: SchemaEngine, batch: list[tuple[str, str]]) -> None:
     for user, email in batch:
         key = fold_email(email)
-        # Lower case may be longer than what it was made of.
         if len(key) <= _KEY_LENGTH:
             engine.query("schema.key_user", id=user, email=email, email_key=key)
+
+
+def _user_line(user: str, email: str) -> str:
+    # Lower case may be longer than what it was made of.
+    if len(fold_email(email)) > _KEY_LENGTH:
+        return (
+            f"user {user} has an e-mail that is longer than {_KEY_LENGTH} characters, in lower "
+            "case at least; it is kept, but no search by e-mail finds it"
+        )
+    return (
+        f"user {user} has an e-mail that differs from another account's only by case; "
+        "both are kept, and only the exact spelling finds this one"
+    )
 
 
 def _run_line(run_id: str, thread_id: str, status: str) -> str:

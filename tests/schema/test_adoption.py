@@ -263,6 +263,66 @@ async def test_an_e_mail_that_is_no_text_does_not_stop_the_start(config, client)
     assert client.run("SELECT email_key FROM users") == [(None,)]
 
 
+@pytest.mark.engines("sqlite", why="only SQLite keeps bytes in a column of text")
+@pytest.mark.parametrize("shape", [None, "D"])
+async def test_ids_that_are_no_text_do_not_stop_the_start(config, client, shape):
+    if shape:
+        build(client, shape)
+    else:
+        await setup_schema(config)
+    columns = [row[1] for row in client.run("PRAGMA table_info(runs)") if row[3] and row[4] is None]
+    for number, run_id in enumerate(("x'ff00'", "x'6131'", "'a1'", "x'ffff'", "'z'")):
+        values = {name: "0" if name.endswith("tokens") else "'{}'" for name in columns}
+        values |= {"run_id": run_id, "thread_id": "'odd'", "status": "'pending'"}
+        values |= dict.fromkeys(
+            ("created_at", "updated_at"), f"'2026-05-01 10:0{number}:00.000000'"
+        )
+        client.run(f"INSERT INTO runs ({', '.join(values)}) VALUES ({', '.join(values.values())})")
+    for number, feedback_id in enumerate(("x'ff01'", "'x'", "x'ff02'") if shape else ()):
+        client.run(
+            "INSERT INTO feedback (feedback_id, thread_id, run_id, rating, created_at) VALUES "
+            f"({feedback_id}, 'odd', 'z', 1, '2026-05-01 10:0{number}:00.000000')"
+        )
+
+    report = await setup_schema(config)
+
+    assert client.run("SELECT run_id, status FROM runs WHERE thread_id = 'odd' ORDER BY 1") == [
+        ("a1", "error"),
+        ("z", "pending"),
+        (b"a1", "error"),
+        (b"\xff\x00", "error"),
+        (b"\xff\xff", "error"),
+    ]
+    if shape:
+        kept = client.run("SELECT feedback_id FROM feedback WHERE thread_id = 'odd'")
+        assert kept == [(b"\xff\x02",)]
+        assert any("feedback X'FF01'" in line for line in report.resolved)
+    assert any("run X'FF00'" in line for line in report.resolved)
+    again = await setup_schema(config)
+    assert [line for line in again.resolved if "user" not in line] == []
+
+
+async def test_an_e_mail_that_is_too_long_is_kept_and_reported_as_such(engine, config, client):
+    await setup_schema(config)
+    # In lower case it is longer; of the two engines only SQLite takes one that is longer itself.
+    emails = ["\u0130" * 200, *(["x" * 321] if engine == "sqlite" else [])]
+    for number, email in enumerate(emails):
+        client.run(
+            "INSERT INTO users (id, email, system_role, created_at, needs_setup, token_version) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (f"u{number}", email, "user", "2026-05-01 10:00:00.000000", False, 0),
+        )
+
+    report = await setup_schema(config)
+
+    assert client.run("SELECT email, email_key FROM users ORDER BY id") == [
+        (email, None) for email in emails
+    ]
+    assert len(report.resolved) == len(emails)
+    for line in report.resolved:
+        assert "an e-mail that is longer than 320 characters" in line
+
+
 async def test_accounts_that_differ_by_case_are_kept_and_reported(config, client, caplog):
     build(client, "A")
 

@@ -145,13 +145,14 @@ WHERE locked = 1 AND pid = :pid;
 
 -- name: schema.superseded_runs :many
 -- doc: Active runs of threads in which another writer left one: all but the newest of each thread,
---   which keeps the thread's slot.
+--   which keeps the thread's slot. A column of text may hold bytes here; such an id is given as
+--   the literal that SQLite writes for it.
 -- plan: ix_runs_inflight, then a thread's runs
 -- column run_id: text
 -- column thread_id: text
 -- column status: text
 SELECT
-    r.run_id,
+    CASE TYPEOF(r.run_id) WHEN 'text' THEN r.run_id ELSE QUOTE(r.run_id) END AS run_id,
     r.thread_id,
     r.status
 FROM runs AS r
@@ -187,7 +188,7 @@ ORDER BY r.thread_id, r.created_at, r.run_id;
 -- column thread_id: text
 -- column status: text
 SELECT
-    r.run_id,
+    CASE TYPEOF(r.run_id) WHEN 'text' THEN r.run_id ELSE QUOTE(r.run_id) END AS run_id,
     r.thread_id,
     r.status
 FROM runs AS r
@@ -207,7 +208,8 @@ WHERE
 ORDER BY r.thread_id, r.created_at, r.run_id;
 
 -- name: schema.supersede_run :affected
--- doc: End an active run whose thread's slot belongs to a newer one.
+-- doc: End an active run whose thread's slot belongs to a newer one. Bytes sort behind all text, so
+--   that an id that is the literal of some bytes is looked for among those only.
 -- plan: runs primary key
 -- param run_id: text
 -- param error: text
@@ -217,7 +219,9 @@ SET
     status = 'error',
     error = COALESCE(error, :error),
     updated_at = :now
-WHERE run_id = :run_id AND status IN ('pending', 'running');
+WHERE
+    (run_id = :run_id OR (run_id >= X'' AND QUOTE(run_id) = :run_id))
+    AND status IN ('pending', 'running');
 
 -- name: schema.admit_foreign_runs :affected
 -- doc: Give the slot of its thread to each active run that another writer left.
@@ -227,13 +231,15 @@ SET admitted = 1
 WHERE admitted IS NULL AND status IN ('pending', 'running');
 
 -- name: schema.duplicate_feedback :many
--- doc: Ratings without a user, but for the newest one of each thread and run.
+-- doc: Ratings without a user, but for the newest one of each thread and run. An id of bytes is given
+--   as the literal that SQLite writes for it.
 -- plan: whole table
 -- column feedback_id: text
 -- column thread_id: text
 -- column run_id: text
 SELECT
-    f.feedback_id,
+    CASE TYPEOF(f.feedback_id) WHEN 'text' THEN f.feedback_id ELSE QUOTE(f.feedback_id) END
+        AS feedback_id,
     f.thread_id,
     f.run_id
 FROM feedback AS f
@@ -258,7 +264,9 @@ ORDER BY f.thread_id, f.run_id, f.created_at, f.feedback_id;
 -- plan: feedback primary key
 -- param feedback_id: text
 DELETE FROM feedback
-WHERE feedback_id = :feedback_id AND user_id IS NULL;
+WHERE
+    (feedback_id = :feedback_id OR (feedback_id >= X'' AND QUOTE(feedback_id) = :feedback_id))
+    AND user_id IS NULL;
 
 -- name: schema.unkeyed_users :many
 -- doc: Accounts whose e-mail key is missing or of another address: another writer's. A column of
