@@ -20,7 +20,7 @@ __all__ = ["doctor", "plan", "report", "script", "status", "steps"]
 _BRANCHES = {
     "missing": "there is no database yet",
     "empty": "empty",
-    "legacy": "made by DeerFlow, to be adopted in place",
+    "legacy": "tables without a migration log, DeerFlow's or made by hand: adopted in place",
     "versioned": "made or adopted by deerstore",
 }
 _STATES = {
