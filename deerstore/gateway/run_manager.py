@@ -232,8 +232,8 @@ class RunManager:
 
         ``finalized`` is false when a cancel was recorded first, or the run made room for a newer
         one of this worker (``cancel_action`` says what to do: do it, then finish as
-        ``interrupted``, and as ``error`` after a rollback); and when the run had ended already or
-        this worker lost its lease.
+        ``interrupted``, and after a rollback once more, as ``error``); and when the run had ended
+        already or this worker lost its lease.
         """
         if self._leases.has_lost(run_id):
             _log.warning("the lease of run %s was lost: its outcome is not written", run_id)
