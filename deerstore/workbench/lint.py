@@ -236,7 +236,11 @@ def _name(item: list[_Word]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns 1 when a rule is broken or a file cannot be loaded."""
-    parser = argparse.ArgumentParser(prog="python -m deerstore.workbench.lint", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m deerstore.workbench.lint",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("path", nargs="?", help="folder with sqlite/, postgres/, mysql/")
     parser.add_argument(
         "--complete", action="store_true", help="also ask for doc, plan and column lines"

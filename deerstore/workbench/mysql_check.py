@@ -269,7 +269,11 @@ def main() -> int:
     package = Path(__file__).resolve().parent.parent
     shipped = package / "migrations" / "mysql"
     migrations = shipped if shipped.is_dir() else package.parent / "migrations" / "mysql"
-    checked = check_mysql(migrations, *(load_queries(folder) for folder in own_folders()))
+    try:
+        checked = check_mysql(migrations, *(load_queries(folder) for folder in own_folders()))
+    except RuntimeError as failure:
+        sys.stderr.write(f"{failure}\n")
+        return 1
     counts = dict.fromkeys(("resolved", "parsed", "refused"), 0)
     for statement in checked:
         counts[statement.outcome] += 1

