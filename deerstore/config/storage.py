@@ -29,7 +29,7 @@ from deerstore.errors import ConfigError
 
 __all__ = ["ConfigModel", "SecretURL", "StorageConfig"]
 
-_MEMORY = "'memory' is refused: durable storage has no memory mode; use sqlite"
+_MEMORY = "'memory' is refused: durable storage has no memory mode; use sqlite with a file"
 
 
 class SecretURL(SecretStr):
