@@ -6,6 +6,7 @@ DEPS ?= newest
 VENV ?= .venv$(if $(filter lowest,$(DEPS)),-lowest)
 WORKERS ?= 2
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
@@ -38,8 +39,8 @@ check: $(INSTALLED)  ## Lint, format, types, floors between the rooms, SQL
 	$(RUN) -m deerstore.workbench.lint
 	$(RUN) -m deerstore.workbench.mysql_check
 
-bench: $(INSTALLED)  ## Measure every query against the bare driver
-	$(RUN) -m benchmarks
+bench: $(INSTALLED)  ## Measure every query against the bare driver (BENCH_ARGS=--full for all of it)
+	$(RUN) -m benchmarks $(BENCH_ARGS)
 
 docs: $(INSTALLED)  ## Check the links and the code of the documentation
 	$(RUN) -m pytest tests/docs -p no:randomly $(PYTEST_ARGS)
