@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 from deerstore.errors import DeerstoreError
 
@@ -20,10 +18,9 @@ class Calls:
         self._ended: asyncio.Future[None] | None = None
         """Set once the owner is closed; done when its last call has ended."""
 
-    def begin(self, call: Coroutine[Any, Any, Any]) -> None:
+    def begin(self) -> None:
         """Count a call. Refuses it when the owner is closed."""
         if self._ended is not None:
-            call.close()
             raise DeerstoreError(f"the {self._owner} is closed")
         self._running += 1
 

@@ -3,7 +3,8 @@
 # ruff: noqa: D102 - LangGraph's base classes say what each method does
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.checkpoint.base import get_checkpoint_metadata
@@ -79,12 +80,12 @@ class PortableSaver(_Saver):
     _calls: Calls
     """Made once per bundle: LangGraph works on shallow copies of the saver."""
 
-    async def _attempt(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _attempt(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of a call. An engine may raise deerstore's errors for its driver's here."""
-        return await call
+        return await call()
 
-    async def _call(self, call: Coroutine[Any, Any, T]) -> T:
-        self._calls.begin(call)
+    async def _call(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._calls.begin()
         try:
             return await self._attempt(call)
         finally:
@@ -95,7 +96,7 @@ class PortableSaver(_Saver):
         await self._calls.finish(grace)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._call(super().aget_tuple(_place(config)))
+        return await self._call(partial(super().aget_tuple, _place(config)))
 
     async def alist(
         self,
@@ -106,7 +107,7 @@ class PortableSaver(_Saver):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         # All of them first: no connection and no lock is held while the caller works on one.
-        found = await self._call(self._collect(config, filter, before, limit))
+        found = await self._call(partial(self._collect, config, filter, before, limit))
         for each in found:
             yield each
 
@@ -135,7 +136,7 @@ class PortableSaver(_Saver):
         check_json("metadata", get_checkpoint_metadata(place, kept))
         if self.keeps_apart:
             checkpoint = _set_apart(checkpoint, new_versions)
-        return await self._call(super().aput(place, checkpoint, kept, new_versions))
+        return await self._call(partial(super().aput, place, checkpoint, kept, new_versions))
 
     async def aput_writes(
         self,
@@ -149,16 +150,16 @@ class PortableSaver(_Saver):
         check_name("task_path", task_path, PATH_LENGTH)
         for channel, _ in writes:
             check_name("the name of a channel", channel)
-        await self._call(super().aput_writes(place, writes, task_id, task_path))
+        await self._call(partial(super().aput_writes, place, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._call(super().adelete_thread(thread_id_text(thread_id)))
+        await self._call(partial(super().adelete_thread, thread_id_text(thread_id)))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         return await self._call(
-            super().aget_delta_channel_history(config=_place(config), channels=channels)
+            partial(super().aget_delta_channel_history, config=_place(config), channels=channels)
         )
 
 

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import re
 import select
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -23,7 +23,8 @@ from psycopg.rows import DictRow, dict_row
 
 from deerstore.database.failures import execution_error, lost_error, retryable_error, timeout_error
 from deerstore.database.pool import Pool
-from deerstore.errors import ConfigError
+from deerstore.database.retry import ATTEMPTS, pause
+from deerstore.errors import ConfigError, RetryableError
 from deerstore.persistence.calls import Calls
 from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
 from deerstore.persistence.store import PortableStore
@@ -40,7 +41,8 @@ T = TypeVar("T")
 _CHECK_AFTER = 30.0
 """Seconds in the pool after which a connection is asked for an answer before it is used."""
 
-_TRY_AGAIN = {"40001": "serialization failure", "40P01": "deadlock", "55P03": "lock not available"}
+_TRY_AGAIN = {"40001": "serialization failure", "40P01": "deadlock"}
+_LOCK_NOT_AVAILABLE = "55P03"
 _LOST = ("08", "57P01", "57P02", "57P03", "57P05")
 _SPEAKABLE = "42"
 """Syntax errors and unknown names: these messages never repeat a value."""
@@ -135,7 +137,18 @@ class PostgresCheckpointer(PortableSaver, _PooledSaver):
         """LangGraph's tables. ``persistence.setup()`` does it under the lock of all setups."""
         await _make_tables(self._links, [_SAVER_LEDGER])
 
-    async def _attempt(self, call: Coroutine[Any, Any, T]) -> T:
+    async def _attempt(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        # Any call may be repeated: what it writes is the same again.
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return await self._once(call())
+            except RetryableError as error:
+                if getattr(error.__cause__, "sqlstate", None) not in _TRY_AGAIN:
+                    raise
+            await pause(attempt)
+        return await self._once(call())
+
+    async def _once(self, call: Coroutine[Any, Any, T]) -> T:
         # In a task of its own, which is cancelled once: at a second cancellation psycopg would
         # close the connection and leave the statement to run on.
         task = asyncio.ensure_future(self._judge(call))
@@ -273,5 +286,7 @@ def _judged(error: psycopg.Error) -> Exception:
         return lost_error(None, type(error).__name__)
     if state in _TRY_AGAIN:
         return retryable_error(None, _TRY_AGAIN[state])
+    if state == _LOCK_NOT_AVAILABLE:
+        return retryable_error(None, "a lock was not given in time")
     reason = str(error) if state[:2] == _SPEAKABLE else type(error).__name__
     return execution_error(None, reason, sqlstate=state)

@@ -60,10 +60,9 @@ class PortableStore(_Store):
         given = list(ops)
         for op in given:
             _check(op)
-        answer = self._answer(given)
-        self._calls.begin(answer)
+        self._calls.begin()
         try:
-            return await answer
+            return await self._answer(given)
         finally:
             self._calls.end()
 

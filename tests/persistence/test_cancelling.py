@@ -143,3 +143,23 @@ async def test_a_connection_that_is_still_in_a_pipeline_is_not_lent_again(migrat
         await put(saver, place("t"), state(a=[1]))
     async with opened(migrated_url) as persistence:
         assert await persistence.checkpointer.aget_tuple(place("t")) is not None
+
+
+@pytest.mark.engines(
+    "postgres", why="the others' savers run over the facade, which has its own test"
+)
+async def test_a_deadlock_is_tried_again(migrated_url: str):
+    async with opened(migrated_url) as persistence:
+        saver = persistence.checkpointer
+        config = await put(saver, place("t"), state(a=[1]))
+        await saver.aput_writes(config, [("a", 1)], "task")
+
+        async with await psycopg.AsyncConnection.connect(migrated_url) as other:
+            await other.execute("SELECT 1 FROM checkpoint_writes FOR UPDATE")
+            deleting = asyncio.ensure_future(saver.adelete_thread("t"))
+            await asyncio.sleep(0.3)
+            # The saver has waited for longer: it is the one whose transaction is given up.
+            await other.execute("SELECT 1 FROM checkpoints FOR UPDATE")
+            await other.commit()
+        await deleting
+        assert await saver.aget_tuple(place("t")) is None
