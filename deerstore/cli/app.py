@@ -143,7 +143,8 @@ def sql(
     else:
         plan = asyncio.run(plan_upgrade(storage))
         statements, resolved = list(plan.statements), plan.resolved
-    typer.echo(show.script(statements, resolved), nl=False)
+    script = show.script(statements, resolved, postgres_schema=storage.postgres_schema)
+    typer.echo(script, nl=False)
 
 
 @app.command("doctor")

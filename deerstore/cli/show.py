@@ -78,9 +78,15 @@ def plan(found: UpgradePlan) -> None:
     )
 
 
-def script(statements: Sequence[PlannedStatement], resolved: Sequence[str]) -> str:
+def script(
+    statements: Sequence[PlannedStatement], resolved: Sequence[str], *, postgres_schema: str = ""
+) -> str:
     """The statements as a script for the engine's own shell."""
     lines = [f"-- at the next start: {line}" for line in resolved]
+    if statements and postgres_schema:
+        # A shell's own search path is another one: the tables would be made in public.
+        quoted = '"' + postgres_schema.replace('"', '""') + '"'
+        lines += [f"CREATE SCHEMA IF NOT EXISTS {quoted};", f"SET search_path = {quoted};"]
     part = ""
     for statement in statements:
         if statement.part != part:

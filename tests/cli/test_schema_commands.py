@@ -68,6 +68,23 @@ def test_the_whole_schema_is_printed_without_a_database(engine, storage_url, cap
         assert f"CREATE TABLE IF NOT EXISTS {table}" in script
 
 
+@pytest.mark.engines("postgres", why="only PostgreSQL has schemas in a database")
+def test_the_script_fills_the_configured_schema(storage_url, client, tmp_path, capsys):
+    """A shell's own search path leads to public."""
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"storage:\n  database_url: {json.dumps(storage_url)}\n  postgres_schema: Team A\n"
+    )
+    for everything in (["--all"], []):
+        assert main(["schema", "sql", *everything, "--config", str(config)]) == 0
+        client.run(capsys.readouterr().out)
+
+    assert main(["schema", "upgrade", "--config", str(config)]) == 0
+    assert main(["schema", "status", "--config", str(config)]) == 0
+    assert main(["schema", "status", "--url", storage_url]) == 3
+    assert "Found     empty" in capsys.readouterr().out
+
+
 def test_drift_is_shown_with_what_restores_it(engine, migrated_url, capsys):
     with Client(engine, migrated_url) as client:
         client.run("ALTER TABLE runs DROP COLUMN stop_reason")
