@@ -94,8 +94,10 @@ class Bulk:
             first = until
 
     async def _analyze(self, *tables: str) -> None:
-        # What a server's own statistics jobs do sooner or later. SQLite has none: it stays without.
+        # What a server's own jobs do sooner or later. SQLite keeps no statistics; its log goes into
+        # the file.
         if self._kind == "sqlite":
+            await self._run("PRAGMA wal_checkpoint(TRUNCATE)")
             return
         word = "ANALYZE" if self._kind == "postgres" else "ANALYZE TABLE"
         for table in tables:
