@@ -2,13 +2,19 @@
 
 It takes a parameter's type from its surroundings: the column that it is compared with or stored
 in, the argument of a function. In a few places there are none: it then refuses the statement, or
-takes the value for text, where the other engines just take the value. There, and nowhere else, the
-placeholder gets a cast to what its ``param`` line says.
+takes the value for text, where the other engines just take the value. There the placeholder gets
+a cast to what its ``param`` line says.
+
+A time gets one everywhere. It is an instant, whatever it meets: next to a column without a time
+zone, which an older database may have, the parameter would become a time without one, and the
+driver would refuse the value. A session's zone is UTC, so the two kinds compare and store as they
+should, and indexes serve both.
 
 ===========================  =====================================================================
 ``:x IS NULL``               also ``IS NOT NULL``
 ``SELECT :x, …``             a column of its own; not in an ``INSERT … SELECT``, whose table tells
 ``unnest(:x)``               and other functions that take an array of any type
+a ``timestamp``              and a ``timestamp[]``, wherever it stands
 ===========================  =====================================================================
 """
 
@@ -85,6 +91,8 @@ def casts(text: str, tokens: list[Token], types: Mapping[str, ValueType]) -> dic
 
 
 def _is_untyped(declared: ValueType, level: _Level, before: str, after: list[str]) -> bool:
+    if declared.base == "timestamp":
+        return after[1:2] != ["TIMESTAMPTZ"] or after[0] not in ("AS", "::")
     if before in _BEGINS_CONDITION and (after[:2] in _NULL_TESTS or after in _NULL_TESTS):
         return True
     if before in ("(", ",") and level.opened_by in _ANY_ARRAY and declared.is_list:

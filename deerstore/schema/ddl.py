@@ -22,6 +22,7 @@ __all__ = ["add_column", "concurrently", "create_constraint", "create_index", "r
 # What a NOT NULL column without a default gets in rows that have lost theirs.
 _STAND_INS = {
     "time": "'1970-01-01 00:00:00.000000'",
+    "index_time": "'1970-01-01 00:00:00.000000'",
     "json": "'{}'",
     "count": "0",
     "flag": "FALSE",

@@ -21,6 +21,7 @@ _PARTIAL: tuple[Engine, ...] = ("sqlite", "postgres")
 # Each kind as the engine's catalog spells it: sqlite, postgres, mysql.
 _KINDS: Mapping[str, tuple[str, str, str]] = {
     "time": ("datetime", "timestamp with time zone", "datetime(6)"),
+    "index_time": ("datetime", "timestamp with time zone", "datetime(6)"),
     "json": ("json", "json", "longtext"),
     "text": ("text", "text", "longtext"),
     "count": ("integer", "bigint", "bigint"),
@@ -37,13 +38,15 @@ class Column:
     """A column. ``kind`` is a name of the table of kinds, or ``char(n)``.
 
     ``default`` is SQL, ``key`` the position in the primary key (0: not in it), and
-    ``generated`` is the expression of a stored generated column.
+    ``generated`` is the expression of a stored generated column. ``bare``: a release of DeerFlow
+    made the column without its default, and it is left so.
     """
 
     name: str
     kind: str
     null: bool = False
     default: str | None = None
+    bare: bool = False
     key: int = 0
     generated: str | None = None
     engines: tuple[Engine, ...] = _ALL
@@ -137,7 +140,7 @@ TABLES: tuple[Table, ...] = (
             Column("subagent_tokens", "count"),
             Column("middleware_tokens", "count"),
             # MySQL gives no default to a text.
-            Column("token_usage_by_model", "json", default="'{}'", engines=_PARTIAL),
+            Column("token_usage_by_model", "json", default="'{}'", bare=True, engines=_PARTIAL),
             Column("token_usage_by_model", "json", engines=("mysql",)),
             Column("follow_up_to_run_id", "char(64)", null=True),
             Column("owner_worker_id", "char(128)", null=True),
@@ -221,8 +224,8 @@ TABLES: tuple[Table, ...] = (
             Column("value", "term_value"),
             Column("literal", "term_literal", null=True),
             Column("pinned", "pinned"),
-            Column("created_at", "time"),
-            Column("updated_at", "time"),
+            Column("created_at", "index_time"),
+            Column("updated_at", "index_time"),
         ),
         (
             Index(

@@ -127,46 +127,25 @@ def _columns(engine: Engine, table: Table, present: ActualTable) -> Iterator[Pla
                 "adoption", f"ALTER TABLE {table.name} {clause}", locks["column"]
             )
         return
-    widened = _of_type(table, present, "count", ("integer", "smallint"))
-    zoneless = _of_type(table, present, "time", ("timestamp without time zone",))
-    changed = [
-        f"ALTER COLUMN {column.name} SET DEFAULT {column.default}"
+    # Nothing else of DeerFlow's is altered: every query takes the rest as it is.
+    widened = [
+        column.name
         for column in table.columns
-        if column.default is not None
+        if column.kind == "count"
         and (there := present.columns.get(column.name)) is not None
-        and there.default is None
+        and there.type in ("integer", "smallint")
     ]
-    clauses = [
-        *added,
-        *changed,
-        *(f"ALTER COLUMN {name} TYPE BIGINT" for name in widened),
-        # DeerFlow's naive times are UTC, whatever the session's zone is.
-        *(
-            f"ALTER COLUMN {name} TYPE TIMESTAMPTZ USING {name} AT TIME ZONE 'UTC'"
-            for name in zoneless
-        ),
-    ]
-    rewrites = bool(widened or zoneless)
+    clauses = [*added, *(f"ALTER COLUMN {name} TYPE BIGINT" for name in widened)]
     if clauses:
         # One statement: the table is locked, and where it must be rewritten, once.
         yield PlannedStatement(
             "adoption",
             f"ALTER TABLE {table.name}\n    " + ",\n    ".join(clauses),
-            locks["rewrite" if rewrites else "column"],
-            rewrites=rewrites,
+            locks["rewrite" if widened else "column"],
+            rewrites=bool(widened),
         )
     if table.name == "run_events" and "id" in widened:
         yield PlannedStatement("adoption", _EVENT_SEQUENCE, locks["sequence"])
-
-
-def _of_type(table: Table, present: ActualTable, kind: str, types: tuple[str, ...]) -> list[str]:
-    return [
-        column.name
-        for column in table.columns
-        if column.kind == kind
-        and (there := present.columns.get(column.name)) is not None
-        and there.type in types
-    ]
 
 
 # A sequence made for a 32-bit column ends at 2147483647 also when the column is widened.

@@ -212,8 +212,8 @@ def _compare_column(
                 f"{where} {is_} be NULL, expected that it {should}",
             )
         )
-    # SQLite cannot give an adopted column a default, and no INSERT of deerstore relies on one.
-    wants_default = column.default is not None and engine != "sqlite"
+    # No INSERT of deerstore relies on a default.
+    wants_default = column.default is not None and not (column.bare and actual.default is None)
     if wants_default and _plain_default(actual.default) != column.default:
         found.append(
             Difference(
@@ -229,6 +229,7 @@ def _compare_column(
 # Types of an adopted database that every query takes as they are.
 _ALSO_GOOD: dict[tuple[Engine, str], tuple[str, ...]] = {
     ("postgres", "json"): ("jsonb",),
+    ("postgres", "time"): ("timestamp without time zone",),
 }
 
 

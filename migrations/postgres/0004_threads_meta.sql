@@ -39,6 +39,9 @@ CREATE OR REPLACE FUNCTION deerstore_index_thread() RETURNS TRIGGER
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET standard_conforming_strings = on
+-- In an older database the times of a thread may have no zone: they are UTC, whatever zone the
+-- writer's session has.
+SET TimeZone = 'UTC'
 -- A session plans the statements below once, maybe while the index is still empty; a scan that was
 -- cheap then would read all of it for each of a million threads.
 SET enable_seqscan = off

@@ -55,6 +55,46 @@ def test_a_list_has_its_type_where_any_array_fits(load):
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("a FROM t WHERE a <= :at", "a FROM t WHERE a <= $1::timestamptz"),
+        ("coalesce(:at, a), :at::date", "coalesce($1::timestamptz, a), $1::timestamptz::date"),
+        ("CAST(:at AS timestamp)", "CAST($1::timestamptz AS timestamp)"),
+        ("CAST(:at AS timestamptz), :at::timestamptz", "CAST($1 AS timestamptz), $1::timestamptz"),
+    ],
+)
+def test_a_time_has_its_zone_wherever_it_stands(load, written, sent):
+    text = f"-- name: q :many\n-- param at: timestamp\nSELECT {written};"
+    assert sql(load(postgres=text)) == sent
+
+
+def test_a_list_of_times_has_its_zone_too(load):
+    text = "-- name: q :exec\n-- param at: timestamp[]\nDELETE FROM t WHERE a = ANY(:at);"
+    (step,) = load(postgres=text)["q"].compiled("postgres").steps
+    assert step.sql.endswith("a = ANY($1::timestamptz[])")
+
+
+@pytest.mark.engines("postgres", why="only it has times with and without a zone")
+async def test_a_time_meets_columns_of_both_kinds(load, storage_url):
+    catalog = load(
+        postgres="-- name: q.make :exec\nCREATE TABLE t (a TIMESTAMP, b TIMESTAMPTZ, c DATE);\n"
+        "-- name: q.put :affected\n-- param at: timestamp\n"
+        "INSERT INTO t (a, b, c) VALUES (:at, :at, :at);\n"
+        "-- name: q.found :one\n-- param at: timestamp\n-- param all: timestamp[]\n"
+        "-- column a: timestamp\n-- column b: timestamp\n"
+        "SELECT a, b FROM t WHERE a = :at AND b = ANY(:all) AND a = ANY(:all) AND c <= :at;\n"
+    )
+    at = VALUES["timestamp"]
+    async with await Database.open(StorageConfig(database_url=storage_url)) as database:
+        await database.execute(catalog["q.make"])
+        assert await database.execute(catalog["q.put"], at=at) == 1
+        assert tuple((await database.fetch_one(catalog["q.found"], at=at, all=[at])).values()) == (
+            at,
+            at,
+        )
+
+
 VALUES = {
     "text": "a%",
     "int": 2**62,

@@ -51,13 +51,24 @@ class Client:
         self.close()
 
 
-def build(client: Client, shape: str, *, without: tuple[str, ...] = (), rows: bool = True) -> None:
-    """Make the database of one released shape; `without` names tables and indexes to leave out."""
+def build(
+    client: Client,
+    shape: str,
+    *,
+    without: tuple[str, ...] = (),
+    rows: bool = True,
+    zoned: bool = True,
+) -> None:
+    """Make the database of one released shape.
+
+    `without` names tables and indexes to leave out; with `zoned=False` PostgreSQL's times have no
+    zone, as in a database that was carried over from elsewhere.
+    """
     described = SHAPES[shape]
     for name, table in described["tables"].items():
         if name in without:
             continue
-        for statement in _create(client.engine, name, table, without):
+        for statement in _create(client.engine, name, table, without, zoned=zoned):
             client.run(statement)
     for name in described["other_tables"]:
         client.run(f"CREATE TABLE {name} (id VARCHAR(64) NOT NULL PRIMARY KEY, payload TEXT)")
@@ -71,10 +82,12 @@ def build(client: Client, shape: str, *, without: tuple[str, ...] = (), rows: bo
                 fill(client, shape, name)
 
 
-def _create(engine: str, name: str, table: Any, without: tuple[str, ...]) -> list[str]:
+def _create(
+    engine: str, name: str, table: Any, without: tuple[str, ...], *, zoned: bool
+) -> list[str]:
     parts = []
     for column in table["columns"]:
-        words = [column["name"], _type(engine, name, column)]
+        words = [column["name"], _type(engine, name, column, zoned=zoned)]
         if column["default"] is not None:
             words.append(f"DEFAULT {column['default']}")
         if column["notnull"]:
@@ -96,12 +109,14 @@ def _create(engine: str, name: str, table: Any, without: tuple[str, ...]) -> lis
     return [f"CREATE TABLE {name} ({', '.join(parts)})", *later]
 
 
-def _type(engine: str, table: str, column: Any) -> str:
+def _type(engine: str, table: str, column: Any, *, zoned: bool) -> str:
     if engine == "sqlite":
         return str(column["type"])
     if (table, column["name"]) == ("run_events", "id"):
         return "SERIAL"
-    return {"DATETIME": "TIMESTAMP WITH TIME ZONE"}.get(column["type"], str(column["type"]))
+    if column["type"] == "DATETIME":
+        return "TIMESTAMP WITH TIME ZONE" if zoned else "TIMESTAMP"
+    return str(column["type"])
 
 
 def at(engine: str, text: str) -> str:

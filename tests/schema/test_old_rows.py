@@ -35,15 +35,22 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(f"2026-05-01T{text}+00:00")
 
 
-@pytest.fixture(params=SHAPES)
-def shape(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=[*SHAPES, "A without zones", "E without zones"])
+def released(request: pytest.FixtureRequest, engine: str) -> str:
+    if engine == "sqlite" and " " in request.param:
+        pytest.skip("SQLite's times have no zone")
     return request.param
 
 
 @pytest.fixture
-async def persistence(engine, shape, storage_url) -> AsyncIterator[AppPersistence]:
+def shape(released: str) -> str:
+    return released[0]
+
+
+@pytest.fixture
+async def persistence(engine, released, shape, storage_url) -> AsyncIterator[AppPersistence]:
     with Client(engine, storage_url) as client:
-        build(client, shape)
+        build(client, shape, zoned=released == shape)
     async with deerstore.open(storage_url) as opened:
         yield opened
 

@@ -110,6 +110,7 @@ class PostgresEngine(SchemaEngine):
     def create_database(self) -> None:
         if not self.database_exists():
             self._create_missing_database()
+        self._check_encoding()
         schema = self.config.postgres_schema
         if not schema or self.run("SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,)):
             return
@@ -124,6 +125,15 @@ class PostgresEngine(SchemaEngine):
                 f"role may not create it; run as its owner: {statement} AUTHORIZATION "
                 f"{self._quoted_role()};"
             ) from error
+
+    def _check_encoding(self) -> None:
+        encoding = self.connection.info.parameter_status("server_encoding")
+        if encoding not in (None, "UTF8"):
+            raise SchemaError(
+                f"the database {self._database!r} has the encoding {encoding}, which cannot hold "
+                "every character; use one that was made with: "
+                "CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0;"
+            )
 
     def _create_missing_database(self) -> None:
         connection = self._maintenance_connection()
@@ -163,12 +173,15 @@ class PostgresEngine(SchemaEngine):
         connection = self.connection
         concurrent = "CONCURRENTLY" in sql.upper()
         if self.config.pgbouncer:
-            if self._in_transaction or concurrent or sql in (self.begin_statement, "COMMIT"):
+            # A setting must not outlive its transaction in a server session that others share.
+            if sql == self.begin_statement:
+                connection.execute(sql)
+                self._set_locally()
+                return []
+            if self._in_transaction or concurrent:
                 return _rows(connection, sql, args)
-            # A setting must not outlive this statement in a server session that others share.
             with connection.transaction():
-                for setting in _SESSION:
-                    connection.execute(f"SET LOCAL {setting}")
+                self._set_locally()
                 return _rows(connection, sql, args)
         if not concurrent:
             return _rows(connection, sql, args)
@@ -180,6 +193,10 @@ class PostgresEngine(SchemaEngine):
         finally:
             if not connection.closed:
                 connection.execute(f"SET lock_timeout = '{LOCK_SLICE}s'")
+
+    def _set_locally(self) -> None:
+        for setting in _SESSION:
+            self.connection.execute(f"SET LOCAL {setting}")
 
     def is_lock_conflict(self, error: Exception) -> bool:
         return isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected)
