@@ -469,8 +469,9 @@ async def test_the_migration_fills_in_what_is_missing_as_often_as_it_runs(
     count = "SELECT COUNT(*) FROM threads_meta_index"
     complete = raw_sql(count)
     raw_sql("DELETE FROM threads_meta_index WHERE thread_id <> 't1'")
+    fill = [each for each in migration.statements if not each.startswith("CREATE")][-1]
     for _ in range(2):
-        raw_sql(migration.statements[-1])
+        raw_sql(fill)
         assert raw_sql(count) == complete
     for statement in migration.statements:
         raw_sql(statement.replace("%", "%%") if engine != "sqlite" else statement)
