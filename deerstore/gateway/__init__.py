@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, Any
 from deerstore.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from deerstore.gateway.branch import branch_thread as branch_thread
+    from deerstore.gateway.checkpoints import RollbackPoint as RollbackPoint
+    from deerstore.gateway.checkpoints import branch_thread as branch_thread
+    from deerstore.gateway.checkpoints import capture_rollback_point as capture_rollback_point
+    from deerstore.gateway.checkpoints import rollback_to as rollback_to
     from deerstore.gateway.context import current_user as current_user
     from deerstore.gateway.context import reset_current_user as reset_current_user
     from deerstore.gateway.context import set_current_user as set_current_user
     from deerstore.gateway.journal import RunJournal as RunJournal
-    from deerstore.gateway.rollback import RollbackPoint as RollbackPoint
-    from deerstore.gateway.rollback import capture_rollback_point as capture_rollback_point
-    from deerstore.gateway.rollback import rollback_to as rollback_to
-    from deerstore.gateway.run_manager import RunManager as RunManager
+    from deerstore.gateway.runs import RunManager as RunManager
     from deerstore.gateway.runtime import gateway_runtime as gateway_runtime
     from deerstore.gateway.serialization import (
         serialize_channel_values_for_api as serialize_channel_values_for_api,
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from deerstore.gateway.stores import StorageUserStore as StorageUserStore
 
 _HOMES = {
-    "RollbackPoint": "rollback",
+    "RollbackPoint": "checkpoints",
     "RunJournal": "journal",
-    "RunManager": "run_manager",
+    "RunManager": "runs",
     "StorageFeedbackRepository": "stores",
     "StorageFeedbackStore": "stores",
     "StorageRunEventRepository": "stores",
@@ -60,12 +60,12 @@ _HOMES = {
     "StorageThreadMetaStore": "stores",
     "StorageUserDataRepository": "stores",
     "StorageUserStore": "stores",
-    "branch_thread": "branch",
-    "capture_rollback_point": "rollback",
+    "branch_thread": "checkpoints",
+    "capture_rollback_point": "checkpoints",
     "current_user": "context",
     "gateway_runtime": "runtime",
     "reset_current_user": "context",
-    "rollback_to": "rollback",
+    "rollback_to": "checkpoints",
     "serialize_channel_values_for_api": "serialization",
     "set_current_user": "context",
 }

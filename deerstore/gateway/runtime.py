@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import deerstore
 from deerstore.config import AppConfig
-from deerstore.gateway.run_manager import RunManager
+from deerstore.gateway.runs.manager import RunManager
 from deerstore.gateway.stores import (
     StorageFeedbackStore,
     StorageRunEventStore,

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from deerstore.errors import AlreadyExistsError
 from deerstore.gateway import serialize_channel_values_for_api
-from deerstore.gateway.run_outcome import CancelOutcome
+from deerstore.gateway.runs.outcome import CancelOutcome
 from examples.gateway import shapes
 from examples.gateway.agent import ASSISTANT_ID
 from examples.gateway.streaming import error_out

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
     from langgraph.types import StateSnapshot
 
-    from deerstore.gateway.run_outcome import CancelOutcome
+    from deerstore.gateway.runs.outcome import CancelOutcome
     from deerstore.gateway.runtime import GatewayRuntime
     from deerstore.repositories import Run
     from examples.gateway.bridge import StreamBridge

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deerstore.gateway import current_user, gateway_runtime
-from deerstore.gateway.run_recovery import ORPHANED
+from deerstore.gateway.runs.recovery import ORPHANED
 from examples.gateway.agent import ASSISTANT_ID, build_agent
 from examples.gateway.bridge import StreamBridge
 from examples.gateway.shapes import RunRequest

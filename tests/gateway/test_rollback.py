@@ -14,8 +14,8 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
 
 from deerstore.gateway import capture_rollback_point, rollback_to
-from deerstore.gateway.checkpoint_copy import has_pending_tasks
-from deerstore.gateway.checkpoint_ids import NULL_TASK_ID, checkpoint_id_after
+from deerstore.gateway.checkpoints.copy import has_pending_tasks
+from deerstore.gateway.checkpoints.ids import NULL_TASK_ID, checkpoint_id_after
 from tests.gateway import graphs
 
 CONFIG = {"configurable": {"thread_id": "t1"}}

@@ -10,7 +10,7 @@ import pytest
 
 from deerstore.errors import ActiveRunConflictError, ConnectionLostError, InvalidValueError
 from deerstore.gateway import RunManager
-from deerstore.gateway.run_outcome import CancelOutcome
+from deerstore.gateway.runs.outcome import CancelOutcome
 from deerstore.persistence import create_persistence_from_storage_config
 from deerstore.repositories import LeaseRenewal, RunCreate, build_run_repository
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
 
-from deerstore.gateway.journal_messages import is_visible, text_of
-from deerstore.gateway.journal_usage import RecentSet
+from deerstore.gateway.journal.messages import is_visible, text_of
+from deerstore.gateway.journal.usage import RecentSet
 from deerstore.values import SUMMARY_LENGTH
 
 __all__ = ["MessageSummary"]

@@ -12,13 +12,13 @@ from uuid import UUID
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from deerstore.errors import AlreadyExistsError, NotFoundError
-from deerstore.gateway.checkpoint_copy import (
+from deerstore.gateway.checkpoints.copy import (
     CheckpointCopier,
     has_pending_tasks,
     load_subgraphs,
     locate,
 )
-from deerstore.gateway.checkpoint_ids import NULL_TASK_ID, node_names
+from deerstore.gateway.checkpoints.ids import NULL_TASK_ID, node_names
 from deerstore.values import identifier
 
 __all__ = ["branch_thread"]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from deerstore.errors import DeerstoreError
-from deerstore.gateway.run_local import LocalRun
+from deerstore.gateway.runs.local import LocalRun
 from deerstore.repositories import RunRepository
 
 __all__ = ["LeaseKeeper"]

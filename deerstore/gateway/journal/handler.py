@@ -40,18 +40,18 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 
-from deerstore.gateway.journal_buffer import EventBuffer
-from deerstore.gateway.journal_calls import Call, OpenCalls, OpenToolCalls
-from deerstore.gateway.journal_messages import (
+from deerstore.gateway.journal.buffer import EventBuffer
+from deerstore.gateway.journal.calls import Call, OpenCalls, OpenToolCalls
+from deerstore.gateway.journal.messages import (
     answers_of,
     dumped,
     newest_human_message,
     tool_messages,
     words_of,
 )
-from deerstore.gateway.journal_outputs import bounded_outputs
-from deerstore.gateway.journal_summary import MessageSummary
-from deerstore.gateway.journal_usage import (
+from deerstore.gateway.journal.outputs import bounded_outputs
+from deerstore.gateway.journal.summary import MessageSummary
+from deerstore.gateway.journal.usage import (
     LEAD_AGENT,
     Usage,
     UsageTally,

@@ -11,8 +11,8 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.outputs import LLMResult
 
-from deerstore.gateway.journal_messages import answers_of, merged, tool_messages
-from deerstore.gateway.journal_usage import RecentSet, Usage, caller_of
+from deerstore.gateway.journal.messages import answers_of, merged, tool_messages
+from deerstore.gateway.journal.usage import RecentSet, Usage, caller_of
 
 __all__ = ["Call", "OpenCalls", "OpenToolCalls"]
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deerstore import values
 from deerstore.errors import DeerstoreError, InvalidValueError
-from deerstore.gateway.run_leases import LeaseKeeper
-from deerstore.gateway.run_local import LocalRun
-from deerstore.gateway.run_outcome import CancelOutcome, write_outcome
-from deerstore.gateway.run_recovery import ORPHANED, end_orphans
+from deerstore.gateway.runs.leases import LeaseKeeper
+from deerstore.gateway.runs.local import LocalRun
+from deerstore.gateway.runs.outcome import CancelOutcome, write_outcome
+from deerstore.gateway.runs.recovery import ORPHANED, end_orphans
 from deerstore.gateway.stores.adapters import StorageRunRepository
 from deerstore.repositories import Run, RunAdmission, RunCreate, RunFinalization
 

@@ -24,14 +24,14 @@ from uuid import UUID
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-from deerstore.gateway.checkpoint_copy import (
+from deerstore.gateway.checkpoints.copy import (
     CheckpointCopier,
     checkpoint_id_of,
     has_pending_tasks,
     load_subgraphs,
     locate,
 )
-from deerstore.gateway.checkpoint_ids import node_names
+from deerstore.gateway.checkpoints.ids import node_names
 from deerstore.values import identifier
 
 __all__ = ["RollbackPoint", "capture_rollback_point", "rollback_to"]

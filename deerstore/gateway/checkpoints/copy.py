@@ -30,7 +30,7 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 
-from deerstore.gateway.checkpoint_ids import (
+from deerstore.gateway.checkpoints.ids import (
     NULL_TASK_ID,
     TaskKey,
     checkpoint_id_after,
