@@ -4,7 +4,8 @@
 --
 -- A filter consists of
 --   term           what is compared: @all, @user, @assistant, @status, or type and key as s:KEY
---   number         the number as text, read by the engine as it reads the stored one; else 0
+--   number         the number as text, read by the same JSON parser as the stored one, since
+--                  SQLite's CAST may round the last bit the other way; else 0
 --   value          the text; else empty
 --   literal        the digits of the number when it is a whole one; else empty
 --   float_literal  what a number that was not written as an integer counts as: literal to a float
@@ -22,7 +23,7 @@ WITH wanted AS (
     SELECT
         JSON_EXTRACT(item.value, '$.position') AS position,
         JSON_EXTRACT(item.value, '$.term') AS term,
-        CAST(JSON_EXTRACT(item.value, '$.number') AS REAL) AS number,
+        CAST(JSON_EXTRACT(JSON_EXTRACT(item.value, '$.number'), '$') AS REAL) AS number,
         JSON_EXTRACT(item.value, '$.value') AS value,
         JSON_EXTRACT(item.value, '$.literal') AS literal,
         JSON_EXTRACT(item.value, '$.float_literal') AS float_literal
@@ -77,7 +78,7 @@ FROM threads_meta_index AS i
 INNER JOIN threads_meta AS t ON t.thread_id = i.thread_id
 WHERE
     i.term = :term
-    AND i.number = CAST(:number AS REAL)
+    AND i.number = CAST(JSON_EXTRACT(:number, '$') AS REAL)
     AND i.value = :value
     AND CASE WHEN i.literal IS NULL THEN :float_literal = :literal ELSE i.literal = :literal END
     /*[ match=all */
@@ -89,7 +90,8 @@ WHERE
             FROM threads_meta_index AS other
             WHERE other.thread_id = i.thread_id
                 AND other.term = JSON_EXTRACT(wanted.value, '$.term')
-                AND other.number = CAST(JSON_EXTRACT(wanted.value, '$.number') AS REAL)
+                AND other.number
+                = CAST(JSON_EXTRACT(JSON_EXTRACT(wanted.value, '$.number'), '$') AS REAL)
                 AND other.value = JSON_EXTRACT(wanted.value, '$.value')
                 AND COALESCE(other.literal, JSON_EXTRACT(wanted.value, '$.float_literal'))
                 = JSON_EXTRACT(wanted.value, '$.literal')
