@@ -29,7 +29,7 @@ _CHECK_AFTER = 30.0
 _GRACE = 10.0
 """Seconds that closing leaves to work in flight."""
 
-_SETTLE_SECONDS = 10.0
+_SETTLE_SECONDS = 3.0
 """How long a cancelled statement may take to end on the server before its connection is cut."""
 
 
