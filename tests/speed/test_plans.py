@@ -1,4 +1,4 @@
-"""The indexes that SQLite's planner would miss by itself: it keeps no statistics here."""
+"""The indexes that a planner would miss by itself, and must not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 from deerstore.database import Database
 from deerstore.repositories.statements import statement
 
-pytestmark = pytest.mark.engines("sqlite", why="the servers plan by their statistics")
-
 PLACE = {"thread_id": "t", "limit": 50}
 
 
@@ -20,6 +18,7 @@ async def database(engine, migrated_config) -> AsyncIterator[Database]:
         yield database
 
 
+@pytest.mark.engines("sqlite", why="it has no statistics here; the servers plan by theirs")
 @pytest.mark.parametrize(
     ("name", "variant", "params", "index"),
     [
@@ -47,3 +46,30 @@ async def test_pages_of_events_start_at_their_index(database, name, variant, par
     plan = await database.on_connection(lambda c: c.apply(explain), writes=False)
     assert any(index in line for line in plan), plan
     assert not any("TEMP B-TREE" in line for line in plan), plan
+
+
+@pytest.mark.engines("postgres", why="its planner takes a value for rarer than it is")
+@pytest.mark.parametrize("order", ["created", "recent"])
+async def test_further_filters_are_looked_up_by_the_thread(database, order):
+    query = statement("metadata_match.search_threads", match="all", order=order)
+    compiled = query.compiled(database._connections.engine.codec)
+    params = {
+        "term": "s:a",
+        "number": "0",
+        "value": "x",
+        "literal": "",
+        "float_literal": "-",
+        "more_filters": "[]",
+        "limit": 100,
+        "offset": 0,
+    }
+    (args,) = compiled.bind(params)
+
+    async def explain(connection):
+        raw = connection._raw
+        await raw.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+        return [row[0] for row in await raw.fetch(f"EXPLAIN {compiled.steps[0].sql}", *args)]
+
+    plan = await database.on_connection(explain, writes=False)
+    (line,) = (line for line in plan if " other " in line)
+    assert "threads_meta_index_pkey" in line, "\n".join(plan)

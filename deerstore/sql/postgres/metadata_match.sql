@@ -114,8 +114,10 @@ WHERE
             FROM threads_meta_index AS other
             WHERE other.thread_id = i.thread_id
                 AND other.term = wanted.term
-                AND other.number = wanted.number
-                AND other.value = wanted.value
+                -- No columns of an index this way: among a million threads the planner would look
+                -- for the thread among all that have the value, instead of by the primary key.
+                AND other.number + 0 = wanted.number
+                AND other.value || '' = wanted.value
                 AND COALESCE(other.literal, wanted.float_literal) = wanted.literal
         )
     )
