@@ -67,9 +67,18 @@ async def test_further_filters_are_looked_up_by_the_thread(database, order):
 
     async def explain(connection):
         raw = connection._raw
-        await raw.execute("SET enable_seqscan = off; SET enable_bitmapscan = off")
+        await raw.execute(
+            "INSERT INTO threads_meta "
+            "(thread_id, status, metadata_json, created_at, updated_at) "
+            "SELECT 't' || n, 'idle', json_build_object('a', 'x', 'b', 'y'), now(), now() "
+            "FROM generate_series(1, 1000) AS s (n); "
+            "ANALYZE threads_meta_index; ANALYZE threads_meta"
+        )
         return [row[0] for row in await raw.fetch(f"EXPLAIN {compiled.steps[0].sql}", *args)]
 
     plan = await database.on_connection(explain, writes=False)
-    (line,) = (line for line in plan if " other " in line)
+    ((number, line),) = ((n, line) for n, line in enumerate(plan) if " other " in line)
     assert "threads_meta_index_pkey" in line, "\n".join(plan)
+    # No other index can ever be chosen: neither column is part of a condition that one could take.
+    assert "number" not in plan[number + 1]
+    assert "number + " in plan[number + 2]
