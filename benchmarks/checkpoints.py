@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from statistics import median
 from time import perf_counter
 from typing import Any
+from urllib.parse import unquote
 
 from langgraph.checkpoint.base import empty_checkpoint
 
@@ -56,10 +57,14 @@ async def _langgraph_own(place: Place) -> AsyncIterator[Any]:
         async with AsyncPostgresSaver.from_conn_string(url) as saver:
             yield saver
         return
+    import aiomysql
     from langgraph.checkpoint.mysql.aio import AIOMySQLSaver
 
-    async with AIOMySQLSaver.from_conn_string(url) as saver:
-        yield saver
+    # As from_conn_string does, which takes a password as it stands in the URL.
+    given = AIOMySQLSaver.parse_conn_string(url)
+    given["password"] = unquote(given["password"] or "")
+    async with aiomysql.connect(**given, autocommit=True) as connection:
+        yield AIOMySQLSaver(conn=connection)
 
 
 async def _slice(name: str, saver: Any, each: int) -> dict[str, float]:

@@ -21,6 +21,7 @@ from deerstore.workbench.bench.run import measure_operation, prepare_database
 __all__ = ["measure_queries"]
 
 Call = Callable[[Any], Awaitable[Any]]
+PASSES = 3
 
 
 async def measure_queries(
@@ -43,16 +44,28 @@ async def measure_queries(
         peers: list[Any] = [Orm(engine), Core(engine)]
         if place.kind in ("sqlite", "postgres"):
             peers.append(await stack.enter_async_context(Aiosql.open(place.config)))
-        for operation in OPERATIONS:
-            if only and not any(part in operation.name for part in only):
-                continue
-            able = [
-                (peer.name, peer.operations[operation.name])
-                for peer in peers
-                if operation.name in peer.operations
-            ]
-            await _compare(operation, database, able)
-            line = await measure_operation(operation, database, floor, rounds=rounds, peers=able)
+        lines: dict[str, Line] = {}
+        # In several passes: on a shared machine a neighbour can sit on one competitor's processor
+        # for as long as an operation is measured.
+        for turn in range(PASSES):
+            for operation in OPERATIONS:
+                if only and not any(part in operation.name for part in only):
+                    continue
+                able = [
+                    (peer.name, peer.operations[operation.name])
+                    for peer in peers
+                    if operation.name in peer.operations
+                ]
+                if turn == 0:
+                    await _compare(operation, database, able)
+                line = await measure_operation(
+                    operation, database, floor, rounds=-(-rounds // PASSES), peers=able
+                )
+                if turn > 0:
+                    for own, more in zip(lines[operation.name].series, line.series, strict=True):
+                        own.blocks += more.blocks
+                lines.setdefault(operation.name, line)
+        for line in lines.values():
             report(place.kind, line)
 
 
