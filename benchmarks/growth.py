@@ -73,6 +73,7 @@ async def grow_events(place: Place, sizes: list[int], *, rounds: int) -> list[Po
             pages: dict[str, Callable[[], Awaitable[Any]]] = {
                 "page at the start": lambda: to.list_messages(LONG, after_seq=0),
                 "page in the middle": lambda: to.list_messages(LONG, after_seq=middle),  # noqa: B023
+                "page before the middle": lambda: to.list_messages(LONG, before_seq=middle),  # noqa: B023
                 "page at the end": lambda: to.list_messages(LONG),
                 "messages of the last run": lambda: to.list_messages_by_run(
                     LONG,

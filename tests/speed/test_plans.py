@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from deerstore.database import Database
+from deerstore.database.mysql_text import mogrify
 from deerstore.repositories.statements import statement
 
 PLACE = {"thread_id": "t", "limit": 50}
@@ -82,3 +83,37 @@ async def test_further_filters_are_looked_up_by_the_thread(database, order):
     # No other index can ever be chosen: neither column is part of a condition that one could take.
     assert "number" not in plan[number + 1]
     assert "number + " in plan[number + 2]
+
+
+@pytest.mark.engines("mysql", why="its planner would walk the thread by another index")
+@pytest.mark.parametrize(
+    ("name", "bounds", "index"),
+    [
+        ("list_messages", {"before_seq": 500}, "ix_events_thread_cat_seq"),
+        ("list_messages", {"after_seq": 500}, "ix_events_thread_cat_seq"),
+        ("list_messages_by_run", {"before_seq": 500}, "ix_events_run"),
+        ("list_events", {"after_seq": 500}, "ix_events_run"),
+    ],
+)
+async def test_a_page_in_the_middle_is_a_range_of_its_index(database, name, bounds, index):
+    place = PLACE if name == "list_messages" else {**PLACE, "run_id": "r"}
+    variant = {bound.partition("_")[0]: True for bound in bounds}
+    query = statement(f"run_events.{name}", **variant).compiled(database._connections.engine.codec)
+    (args,) = query.bind({**place, **bounds})
+
+    async def explain(connection):
+        cursor = connection._cursor
+        await cursor.execute(
+            "INSERT INTO run_events (thread_id, run_id, event_type, category, content, "
+            "event_metadata, seq, created_at) WITH RECURSIVE s (n) AS "
+            "(SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 900) "
+            "SELECT 't', 'r', 'e', 'message', 'x', '{}', n, NOW(6) FROM s"
+        )
+        sql = mogrify(query.steps[0].sql, args, connection._raw)
+        await cursor.execute(f"EXPLAIN {sql}")
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+
+    (step,) = await database.on_connection(explain, writes=True)
+    assert (step["type"], step["key"]) == ("range", index)
+    assert "filesort" not in (step["Extra"] or "")

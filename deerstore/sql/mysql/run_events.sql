@@ -231,7 +231,8 @@ LIMIT 1;
 -- doc: A page of a thread's messages.
 -- doc: `before` and `after` bound the page below and above. Without `after` the page ends at its
 -- doc: high end and comes newest first; with it, it begins at its low end, oldest first.
--- plan: run_events.ix_events_thread_cat_seq
+-- plan: run_events.ix_events_thread_cat_seq; forced, since the planner would walk the thread by
+-- plan: uq_events_thread_seq to a page in its middle
 -- param thread_id: text
 -- param limit: int
 -- param before_seq: int
@@ -261,7 +262,7 @@ SELECT
     content_format,
     seq,
     created_at
-FROM run_events
+FROM run_events FORCE INDEX (ix_events_thread_cat_seq)
 WHERE thread_id = :thread_id
     AND category = 'message'
     /*[ before=on */ AND seq < :before_seq /*]*/
@@ -274,7 +275,8 @@ LIMIT :limit;
 -- doc: A page of a run's messages.
 -- doc: `before` and `after` bound the page below and above. Without `after` the page ends at its
 -- doc: high end and comes newest first; with it, it begins at its low end, oldest first.
--- plan: run_events.ix_events_run
+-- plan: run_events.ix_events_run; forced, since the planner would walk the thread by
+-- plan: uq_events_thread_seq to a page in its middle
 -- param thread_id: text
 -- param run_id: text
 -- param limit: int
@@ -305,7 +307,7 @@ SELECT
     content_format,
     seq,
     created_at
-FROM run_events
+FROM run_events FORCE INDEX (ix_events_run)
 WHERE thread_id = :thread_id
     AND run_id = :run_id
     AND category = 'message'
@@ -320,7 +322,8 @@ LIMIT :limit;
 -- doc: metadata has this task_id; in metadata that the engine cannot decode it is looked for as
 -- doc: text. Without `after` the page is the newest and comes newest first; with it, it begins
 -- doc: above after_seq, oldest first.
--- plan: run_events.ix_events_run
+-- plan: run_events.ix_events_run; forced, since the planner would walk the thread by
+-- plan: uq_events_thread_seq to a page in its middle
 -- param thread_id: text
 -- param run_id: text
 -- param limit: int
@@ -353,7 +356,7 @@ SELECT
     content_format,
     seq,
     created_at
-FROM run_events
+FROM run_events FORCE INDEX (ix_events_run)
 WHERE thread_id = :thread_id
     AND run_id = :run_id
     /*[ after=on */ AND seq > :after_seq /*]*/
@@ -389,7 +392,7 @@ SELECT
     wanted.run_id,
     (
         SELECT answer.seq
-        FROM run_events AS answer
+        FROM run_events AS answer FORCE INDEX (ix_events_run)
         WHERE answer.thread_id = :thread_id
             AND answer.run_id = wanted.run_id
             AND answer.category = 'message'
