@@ -18,7 +18,7 @@ from benchmarks import startup
 from benchmarks.appends import joined_appends
 from benchmarks.checkpoints import compare_checkpointers
 from benchmarks.delay import delayed
-from benchmarks.growth import grow_events, grow_threads
+from benchmarks.growth import grow_events, grow_runs, grow_threads
 from benchmarks.load import closed_loop, open_loop
 from benchmarks.places import KINDS, Place, places
 from benchmarks.queries import measure_queries
@@ -117,6 +117,7 @@ async def _growth(place: Place, report: Report, *, full: bool) -> None:
     of = report.growth.setdefault(place.kind, {})
     of["search_threads over threads"] = await grow_threads(place, sizes, rounds=rounds)
     of["one thread of events"] = await grow_events(place, sizes, rounds=rounds)
+    of["one thread of runs"] = await grow_runs(place, sizes[:3], rounds=rounds)
     for points in of.values():
         for point in points:
             print(

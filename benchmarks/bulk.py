@@ -29,6 +29,15 @@ SELECT '{thread}', {run}, 'grow-user', 'llm.ai.response', 'message',
     '{{"caller":"lead_agent"}}', n + 1, {time}, 'text'
 FROM {numbers}
 """
+_RUNS = """
+INSERT INTO runs
+    (run_id, thread_id, status, multitask_strategy, metadata_json, kwargs_json, created_at,
+     updated_at, message_count, total_input_tokens, total_output_tokens, total_tokens,
+     llm_call_count, lead_agent_tokens, subagent_tokens, middleware_tokens, token_usage_by_model)
+SELECT {id}, '{thread}', 'success', 'reject', '{{}}', '{{}}', {time}, {time},
+    0, 0, 0, 0, 0, 0, 0, 0, '{{}}'
+FROM {numbers}
+"""
 _COUNTER = "DELETE FROM run_event_counters WHERE thread_id = '{thread}'"
 
 _PARTS: dict[str, dict[str, str]] = {
@@ -85,6 +94,11 @@ class Bulk:
         await self._run(_COUNTER.format(thread=thread))
         await self._steps(_EVENTS, first, end, thread=thread)
         await self._analyze("run_events")
+
+    async def runs(self, thread: str, first: int, end: int) -> None:
+        """Runs of one thread, by number."""
+        await self._steps(_RUNS, first, end, thread=thread)
+        await self._analyze("runs")
 
     async def _steps(self, sql: str, first: int, end: int, **parts: str) -> None:
         while first < end:

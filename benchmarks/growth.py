@@ -18,7 +18,7 @@ from deerstore.workbench.bench import (
     repositories,
 )
 
-__all__ = ["Point", "grow_events", "grow_threads"]
+__all__ = ["Point", "grow_events", "grow_runs", "grow_threads"]
 
 LONG = "grow-events"
 
@@ -80,6 +80,26 @@ async def grow_events(place: Place, sizes: list[int], *, rounds: int) -> list[Po
                     f"grow-run-{(size - 1) // 100}",  # noqa: B023
                 ),
                 "events of the first run": lambda: to.list_events(LONG, "grow-run-0"),
+            }
+            points += await _measure(pages, size, rounds)
+    return points
+
+
+async def grow_runs(place: Place, sizes: list[int], *, rounds: int) -> list[Point]:
+    """Pages of one thread's runs, and some of them by their ids."""
+    points: list[Point] = []
+    async with await _opened(place) as database, bulk_for(place) as bulk:
+        to = repositories(database).runs
+        have = 0
+        for size in sizes:
+            await bulk.runs(LONG, have, size)
+            have = size
+            middle = f"grow-{size // 2}"
+            some = [f"grow-{number}" for number in range(0, size, size // 20)]
+            pages: dict[str, Callable[[], Awaitable[Any]]] = {
+                "the newest 50": lambda: to.list_runs_by_thread(LONG),
+                "50 before the middle": lambda: to.list_runs_before(LONG, before_run_id=middle),  # noqa: B023
+                "20 by their ids": lambda: to.get_runs(LONG, some),  # noqa: B023
             }
             points += await _measure(pages, size, rounds)
     return points

@@ -23,21 +23,34 @@ async def database(engine, migrated_config) -> AsyncIterator[Database]:
 @pytest.mark.parametrize(
     ("name", "variant", "params", "index"),
     [
-        ("list_messages", {}, PLACE, "ix_events_thread_cat_seq"),
-        ("list_messages", {"after": True}, {**PLACE, "after_seq": 1}, "ix_events_thread_cat_seq"),
-        ("list_messages_by_run", {}, {**PLACE, "run_id": "r"}, "ix_events_run"),
-        ("list_events", {}, {**PLACE, "run_id": "r"}, "ix_events_run"),
-        ("last_ai_seq_by_run", {}, {"thread_id": "t", "run_ids": ["r"]}, "ix_events_run"),
+        ("run_events.list_messages", {}, PLACE, "ix_events_thread_cat_seq"),
         (
-            "last_ai_seq_by_run",
+            "run_events.list_messages",
+            {"after": True},
+            {**PLACE, "after_seq": 1},
+            "ix_events_thread_cat_seq",
+        ),
+        ("run_events.list_messages_by_run", {}, {**PLACE, "run_id": "r"}, "ix_events_run"),
+        ("run_events.list_events", {}, {**PLACE, "run_id": "r"}, "ix_events_run"),
+        (
+            "run_events.last_ai_seq_by_run",
+            {},
+            {"thread_id": "t", "run_ids": ["r"]},
+            "ix_events_run",
+        ),
+        (
+            "run_events.last_ai_seq_by_run",
             {"visible": True},
             {"thread_id": "t", "run_ids": ["r"]},
             "ix_events_run",
         ),
+        ("runs.get_runs", {}, {"thread_id": "t", "run_ids": ["r"]}, "sqlite_autoindex_runs_1"),
+        ("runs.list_runs_by_thread", {}, {**PLACE, "offset": 0}, "ix_runs_thread_created"),
+        ("runs.list_runs_before", {}, {**PLACE, "before_run_id": "r"}, "ix_runs_thread_created"),
     ],
 )
-async def test_pages_of_events_start_at_their_index(database, name, variant, params, index):
-    query = statement(f"run_events.{name}", **variant).compiled(database._connections.engine.codec)
+async def test_pages_start_at_their_index(database, name, variant, params, index):
+    query = statement(name, **variant).compiled(database._connections.engine.codec)
     (args,) = query.bind(params)
 
     def explain(raw):

@@ -404,7 +404,8 @@ LIMIT :limit OFFSET :offset;
 
 -- name: runs.list_runs_before :many
 -- doc: The next page of a thread's runs after the run before_run_id, in the same order.
--- plan: runs.ix_runs_thread_created, backwards from the mark
+-- plan: runs.ix_runs_thread_created, backwards from the mark; forced, since the planner would sort
+-- plan: the whole thread
 -- param thread_id: text
 -- param before_run_id: text
 -- param user_id: text
@@ -474,7 +475,7 @@ SELECT
     runs.created_at,
     runs.updated_at
 FROM runs AS mark
-INNER JOIN runs ON runs.thread_id = mark.thread_id
+INNER JOIN runs FORCE INDEX (ix_runs_thread_created) ON runs.thread_id = mark.thread_id
 WHERE mark.run_id = :before_run_id
 AND mark.thread_id = :thread_id
 AND runs.created_at <= mark.created_at

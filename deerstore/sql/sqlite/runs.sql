@@ -244,7 +244,7 @@ WHERE idempotency_key = :idempotency_key;
 
 -- name: runs.get_runs :many
 -- doc: Those of the given runs that belong to the thread.
--- plan: runs primary key
+-- plan: runs primary key; the plus keeps the planner from the index of the thread's runs
 -- param thread_id: text
 -- param run_ids: text[]
 -- param user_id: text
@@ -314,7 +314,7 @@ SELECT
     created_at,
     updated_at
 FROM runs
-WHERE thread_id = :thread_id
+WHERE +thread_id = :thread_id
 AND run_id IN (SELECT value FROM json_each(:run_ids))
 /*[ owner=on */ AND user_id = :user_id /*]*/
 /*[ kind=run */ AND operation_kind = 'run' /*]*/;
