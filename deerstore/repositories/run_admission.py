@@ -26,7 +26,7 @@ STRATEGIES = ("reject", "interrupt", "rollback")
 INTERRUPTED = "Interrupted by a newer run"
 """The ``error`` of a run that made room."""
 
-_ATTEMPTS = 6
+_ATTEMPTS = 60
 
 
 async def admit(executor: Executor, params: dict[str, Any], grace_seconds: float) -> RunAdmission:
