@@ -33,9 +33,9 @@ check: $(INSTALLED)  ## Lint, format, types, floors between the rooms, SQL
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 	$(VENV)/bin/lint-imports
-	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect sqlite deerstore/sql/sqlite migrations/sqlite
-	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect postgres deerstore/sql/postgres migrations/postgres
-	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect mysql deerstore/sql/mysql migrations/mysql
+	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect sqlite deerstore/sql/sqlite deerstore/sql/*/sqlite migrations/sqlite
+	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect postgres deerstore/sql/postgres deerstore/sql/*/postgres migrations/postgres
+	$(RUN) -m sqlfluff lint --disable-progress-bar --dialect mysql deerstore/sql/mysql deerstore/sql/*/mysql migrations/mysql
 	$(RUN) -m deerstore.workbench.lint
 	$(RUN) -m deerstore.workbench.mysql_check
 

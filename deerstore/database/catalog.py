@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deerstore.queries import CompiledQuery, LazyCatalog
 
-__all__ = ["deerstore_queries", "is_own"]
+__all__ = ["deerstore_queries", "engine_queries", "is_own"]
 
 _ROOT = Path(__file__).resolve().parent.parent / "sql"
 
@@ -16,6 +16,12 @@ _ROOT = Path(__file__).resolve().parent.parent / "sql"
 def deerstore_queries() -> LazyCatalog:
     """The catalog of ``deerstore/sql``; a file is read once per process, when it is needed."""
     return LazyCatalog(_ROOT)
+
+
+@cache
+def engine_queries(topic: str, engine: str) -> LazyCatalog:
+    """The queries of ``deerstore/sql/<topic>/<engine>``: what this engine alone is asked."""
+    return LazyCatalog(_ROOT / topic).load(engine)
 
 
 @cache

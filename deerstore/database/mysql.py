@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -48,6 +47,7 @@ _log = logging.getLogger("deerstore.database")
 
 _GUARD = "deerstore_guard"
 _KILL_SECONDS = 5.0
+_NO_SUCH_THREAD = 1094
 
 _DEADLOCKS = frozenset({1213, 1020})
 _LOCK_TIMEOUTS = frozenset({1205, 3572})
@@ -327,17 +327,15 @@ class MySQLEngine(Engine):
             )
 
     async def _kill(self, cursor: Any, thread: int) -> None:
-        with contextlib.suppress(*self._driver.errors):
-            # Unknown thread: it has ended by itself.
-            await cursor.execute(f"KILL CONNECTION {thread:d}")
         pause = 0.001
         while True:
-            await cursor.execute(
-                # A number that the server itself gave to the connection.
-                f"SELECT 1 FROM information_schema.processlist WHERE id = {thread:d}"  # noqa: S608
-            )
-            if not await cursor.fetchall():
+            try:
+                await cursor.execute(f"KILL CONNECTION {thread:d}")
+            except self._driver.errors as error:
+                if _code(error) != _NO_SUCH_THREAD:
+                    raise
                 return
+            # Until its session has gone, and its locks with it, the server takes the order again.
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.05)
 

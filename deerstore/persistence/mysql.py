@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from langgraph.checkpoint.base import (
@@ -24,13 +22,14 @@ from langgraph.checkpoint.mysql.aio import AIOMySQLSaver
 from langgraph.checkpoint.serde.types import TASKS
 from langgraph.store.mysql.aio import AIOMySQLStore
 
-import deerstore
+from deerstore.database.catalog import engine_queries
 from deerstore.errors import InvalidValueError
 from deerstore.persistence.calls import Calls
 from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
 from deerstore.persistence.mysql_tables import make_tables
 from deerstore.persistence.store import PortableStore
-from deerstore.queries import Query, QueryCatalog, load_queries
+from deerstore.queries import Query, QueryCatalog
+from deerstore.schema.langgraph import Ledger
 from deerstore.values import INT64_MAX
 
 if TYPE_CHECKING:
@@ -48,10 +47,8 @@ _STATEMENT_BYTES = 16_384
 """What a statement takes beside the content that it carries."""
 
 
-@cache
 def _queries() -> QueryCatalog:
-    root = Path(str(deerstore.__file__)).resolve().parent / "sql" / "langgraph"
-    return load_queries(root, engines=("mysql",))
+    return engine_queries("langgraph", "mysql")
 
 
 class _Row(NamedTuple):
@@ -323,8 +320,7 @@ class MySQLCheckpointer(PortableSaver, _RowSaver):
 
     async def setup(self) -> None:
         """LangGraph's tables. ``persistence.setup()`` does it under the lock of all setups."""
-        ledger = ("checkpoint_migrations", AIOMySQLSaver.MIGRATIONS)
-        await make_tables(self._database.config, [ledger])
+        await make_tables(self._database.config, [_SAVER_LEDGER])
 
 
 class MySQLStore(PortableStore, AIOMySQLStore):
@@ -337,8 +333,7 @@ class MySQLStore(PortableStore, AIOMySQLStore):
 
     async def setup(self) -> None:
         """LangGraph's table. ``persistence.setup()`` does it under the lock of all setups."""
-        ledger = ("store_migrations", AIOMySQLStore.MIGRATIONS)
-        await make_tables(self._database.config, [ledger])
+        await make_tables(self._database.config, [_STORE_LEDGER])
 
 
 class MySQLLangGraph:
@@ -351,12 +346,14 @@ class MySQLLangGraph:
 
     async def setup(self) -> None:
         """LangGraph's tables."""
-        saver = ("checkpoint_migrations", AIOMySQLSaver.MIGRATIONS)
-        store = ("store_migrations", AIOMySQLStore.MIGRATIONS)
-        await make_tables(self._config, [saver, store])
+        await make_tables(self._config, [_SAVER_LEDGER, _STORE_LEDGER])
 
     async def aclose(self, grace: float) -> None:
         """Nothing: the connections are the facade's."""
+
+
+_SAVER_LEDGER = Ledger("checkpoint", AIOMySQLSaver.MIGRATIONS)
+_STORE_LEDGER = Ledger("store", AIOMySQLStore.MIGRATIONS)
 
 
 def _listing(

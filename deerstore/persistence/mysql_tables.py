@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiomysql
 
-from deerstore.schema.langgraph import complete_mysql, run_migrations
+from deerstore.schema.langgraph import Ledger, complete_mysql, run_migrations
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
@@ -25,19 +25,19 @@ class _SilentCursor(aiomysql.Cursor):  # type: ignore[misc]
         pass
 
 
-async def make_tables(config: StorageConfig, ledgers: Sequence[tuple[str, Sequence[str]]]) -> None:
+async def make_tables(config: StorageConfig, ledgers: Sequence[Ledger]) -> None:
     """Run the migrations of some ledgers, and give the tables what deerstore adds to them."""
     # A connection of its own: a rebuilt table may take longer than command_timeout.
     connection = await aiomysql.connect(**config.targets.aiomysql_kwargs(), autocommit=True)
     try:
         async with connection.cursor(_SilentCursor) as cursor:
 
-            async def execute(sql: str) -> Sequence[Sequence[Any]]:
-                await cursor.execute(sql)
+            async def execute(sql: str, args: Sequence[Any] | None) -> Sequence[Sequence[Any]]:
+                await cursor.execute(sql, args)
                 return list(await cursor.fetchall()) if cursor.description else []
 
             for ledger in ledgers:
-                await run_migrations(execute, ledger, _is_done_already)
+                await run_migrations("mysql", execute, ledger, _is_done_already)
             await complete_mysql(execute)
     finally:
         await connection.ensure_closed()

@@ -19,7 +19,7 @@ import psycopg
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg.pq import PipelineStatus, TransactionStatus
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import DictRow, dict_row, tuple_row
 
 from deerstore.database.failures import execution_error, lost_error, retryable_error, timeout_error
 from deerstore.database.pool import Pool
@@ -28,7 +28,7 @@ from deerstore.errors import ConfigError, RetryableError
 from deerstore.persistence.calls import Calls
 from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
 from deerstore.persistence.store import PortableStore
-from deerstore.schema.langgraph import Execute, complete_postgres, run_migrations
+from deerstore.schema.langgraph import Ledger, complete_postgres, run_migrations
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
@@ -215,8 +215,8 @@ class PostgresLangGraph:
         await self._links.aclose(grace)
 
 
-_SAVER_LEDGER = ("checkpoint_migrations", AsyncPostgresSaver.MIGRATIONS)
-_STORE_LEDGER = ("store_migrations", AsyncPostgresStore.MIGRATIONS)
+_SAVER_LEDGER = Ledger("checkpoint", AsyncPostgresSaver.MIGRATIONS)
+_STORE_LEDGER = Ledger("store", AsyncPostgresStore.MIGRATIONS)
 
 
 async def _connect(config: StorageConfig) -> _Link:
@@ -254,20 +254,17 @@ async def _lent(links: Pool[_Link]) -> AsyncIterator[psycopg.AsyncConnection[Dic
             links.discard(link)
 
 
-async def _make_tables(links: Pool[_Link], ledgers: Sequence[tuple[str, Sequence[str]]]) -> None:
+async def _make_tables(links: Pool[_Link], ledgers: Sequence[Ledger]) -> None:
     async with _lent(links) as connection:
 
-        async def run(sql: str) -> Sequence[Sequence[Any]]:
-            cursor = await connection.execute(sql.encode())
-            return (
-                [tuple(row.values()) for row in await cursor.fetchall()]
-                if cursor.pgresult and (cursor.description)
-                else []
-            )
+        async def execute(sql: str, args: Sequence[Any] | None) -> Sequence[Sequence[Any]]:
+            # The raw cursor takes the server's own placeholders ($1) and leaves every % alone.
+            async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
+                await cursor.execute(sql.encode(), args or None)
+                return await cursor.fetchall() if cursor.description else []
 
-        execute: Execute = run
         for ledger in ledgers:
-            await run_migrations(execute, ledger, _is_done_already)
+            await run_migrations("postgres", execute, ledger, _is_done_already)
         await complete_postgres(execute)
 
 

@@ -21,7 +21,7 @@ from deerstore.database.sqlite import SQLiteConnection
 from deerstore.persistence.calls import Calls
 from deerstore.persistence.checkpointer import PortableSaver, PortableSerializer
 from deerstore.persistence.store import PortableStore
-from deerstore.schema.langgraph import run_migrations
+from deerstore.schema.langgraph import Ledger, run_migrations
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -151,11 +151,13 @@ class SqliteStore(PortableStore, AsyncSqliteStore):
     async def setup(self) -> None:
         """LangGraph's table. ``persistence.setup()`` does it under the lock of all setups."""
 
-        async def execute(sql: str) -> Sequence[Sequence[Any]]:
-            return await _on_connection(self._database, lambda raw: raw.execute(sql).fetchall())
+        async def execute(sql: str, args: Sequence[Any] | None) -> Sequence[Sequence[Any]]:
+            return await _on_connection(
+                self._database, lambda raw: raw.execute(sql, args or ()).fetchall()
+            )
 
-        ledger = ("store_migrations", AsyncSqliteStore.MIGRATIONS)
-        await run_migrations(execute, ledger, _is_done_already)
+        ledger = Ledger("store", AsyncSqliteStore.MIGRATIONS)
+        await run_migrations("sqlite", execute, ledger, _is_done_already)
 
 
 class SqliteLangGraph:

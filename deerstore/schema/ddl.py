@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deerstore.database.catalog import deerstore_queries
 from deerstore.schema.expected import Column, Index, Table, column_type, expected_tables
 
 if TYPE_CHECKING:
@@ -106,9 +107,9 @@ def restore(
     """
     table = next(t for t in expected_tables(engine) if t.name == difference.table)
     if difference.kind == "table":
-        return _whole_migration(table.name, migrations)
+        return _whole_migration(engine, table.name, migrations)
     if difference.kind == "trigger":
-        return _thread_index_again(migrations)
+        return _thread_index_again(engine, migrations)
     if difference.kind == "index":
         return _restore_index(engine, difference, table, actual, migrations)
     if difference.kind == "key":
@@ -149,21 +150,28 @@ def _alter_column(engine: Engine, table: str, column: Column, kind: str) -> str:
     return f"ALTER TABLE {table} ALTER COLUMN {column.name} {change}"
 
 
-def _whole_migration(table: str, migrations: Sequence[Migration]) -> tuple[str, ...]:
+def _whole_migration(
+    engine: Engine, table: str, migrations: Sequence[Migration]
+) -> tuple[str, ...]:
     """The migration that makes a table: every statement of it may run again."""
     pattern = re.compile(rf"CREATE TABLE IF NOT EXISTS {table}\b")
     own = next(m for m in migrations if any(pattern.match(s) for s in m.statements))
     if table == "threads_meta":
         # What is left of the old table's index speaks of threads that are gone.
-        return (*own.statements, "DELETE FROM threads_meta_index")
+        return (*own.statements, _empty_thread_index(engine))
     return own.statements
 
 
-def _thread_index_again(migrations: Sequence[Migration]) -> tuple[str, ...]:
+def _thread_index_again(engine: Engine, migrations: Sequence[Migration]) -> tuple[str, ...]:
     """The triggers' part of their migration, and the index filled anew.
 
     Rows that were written while a trigger was missing are not in the index.
     """
     own = next(m for m in migrations if any("threads_meta_index" in s for s in m.statements))
     made = [s for s in own.statements if not re.match(r"CREATE (TABLE|INDEX|UNIQUE)", s)]
-    return (*made[:-1], "DELETE FROM threads_meta_index", made[-1])
+    return (*made[:-1], _empty_thread_index(engine), made[-1])
+
+
+def _empty_thread_index(engine: Engine) -> str:
+    query = deerstore_queries().load(engine)["schema.empty_thread_index"]
+    return query.compiled(engine).steps[0].sql

@@ -11,56 +11,69 @@ index that a killed ``CREATE INDEX CONCURRENTLY`` left invalid is built again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from deerstore.config.url import Engine
+from deerstore.database.catalog import engine_queries
 
 __all__ = ["Execute", "Ledger", "complete_mysql", "complete_postgres", "run_migrations"]
 
-Execute = Callable[[str], Awaitable[Sequence[Sequence[Any]]]]
-"""Runs one statement, committed at once, and gives its rows."""
+Execute = Callable[[str, Sequence[Any] | None], Awaitable[Sequence[Sequence[Any]]]]
+"""Runs one statement, committed at once, and gives its rows.
 
-Ledger = tuple[str, Sequence[str]]
-"""The table in which LangGraph notes what was run, and its statements in their order."""
+Without arguments (``None``) the text goes to the server as it is, every ``%`` in it included.
+"""
+
+
+class Ledger(NamedTuple):
+    """LangGraph's statements for one of its surfaces, in their order.
+
+    What was run is noted in the table ``checkpoint_migrations`` or ``store_migrations``.
+    """
+
+    surface: Literal["checkpoint", "store"]
+    statements: Sequence[str]
 
 
 async def run_migrations(
-    execute: Execute, ledger: Ledger, is_done_already: Callable[[Exception], bool]
+    engine: Engine,
+    execute: Execute,
+    ledger: Ledger,
+    is_done_already: Callable[[Exception], bool],
 ) -> None:
     """Run what is not noted yet.
 
     ``is_done_already`` tells whether an error means that the statement's work is done.
     """
-    table, statements = ledger
-    await execute(f"CREATE TABLE IF NOT EXISTS {table} (v INTEGER PRIMARY KEY)")
-    noted = await execute(f"SELECT v FROM {table} ORDER BY v DESC LIMIT 1")  # noqa: S608
-    first = int(noted[0][0]) + 1 if noted else 0
+    surface, statements = ledger
+    await execute(f"CREATE TABLE IF NOT EXISTS {surface}_migrations (v INTEGER PRIMARY KEY)", None)
+    noted = await _query(engine, execute, f"ledger.last_{surface}_migration")
+    first = noted[0][0] + 1 if noted else 0
     for number in range(first, len(statements)):
         try:
-            await execute(statements[number])
+            await execute(statements[number], None)
         except Exception as error:
             if number != first or not is_done_already(error):
                 raise
-        await execute(f"INSERT INTO {table} (v) VALUES ({number:d})")  # noqa: S608
+        await _query(engine, execute, f"ledger.note_{surface}_migration", number=number)
+
+
+async def _query(
+    engine: Engine, execute: Execute, name: str, **params: Any
+) -> list[tuple[Any, ...]]:
+    compiled = engine_queries("langgraph", engine)[name].compiled(engine)
+    (args,) = compiled.bind(params)
+    return compiled.decode_rows(await execute(compiled.steps[0].sql, args))
 
 
 # -- PostgreSQL ----------------------------------------------------------------------------------
 
-_INVALID_INDEXES = """
-SELECT quote_ident(i.relname)
-FROM pg_index AS x
-INNER JOIN pg_class AS i ON i.oid = x.indexrelid
-INNER JOIN pg_class AS t ON t.oid = x.indrelid
-INNER JOIN pg_namespace AS n ON n.oid = t.relnamespace
-WHERE NOT x.indisvalid
-AND n.nspname = current_schema()
-AND t.relname IN ('checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'store')
-"""
-
 
 async def complete_postgres(execute: Execute) -> None:
     """Build invalid indexes again, without locking out writers."""
-    for (name,) in await execute(_INVALID_INDEXES):
-        await execute(f"REINDEX INDEX CONCURRENTLY {name}")
+    for (name,) in await _query("postgres", execute, "tables.invalid_indexes"):
+        await execute(f"REINDEX INDEX CONCURRENTLY {name}", None)
 
 
 # -- MySQL and MariaDB ---------------------------------------------------------------------------
@@ -106,32 +119,13 @@ _MYSQL_COLUMNS = {
     },
 }
 
-_MYSQL_UNFINISHED = """
-SELECT table_name, column_name
-FROM information_schema.columns
-WHERE table_schema = DATABASE()
-AND table_name IN ('checkpoints', 'checkpoint_blobs', 'checkpoint_writes', 'store')
-AND (
-    (data_type = 'varchar' AND collation_name NOT IN ('utf8mb4_nopad_bin', 'utf8mb4_0900_bin'))
-    OR (data_type = 'timestamp' AND datetime_precision <> 6)
-)
-"""
-
 
 async def complete_mysql(execute: Execute) -> None:
     """Give ids the binary collation and times their microseconds, table by table, where needed."""
-    unfinished: Iterable[Sequence[Any]] = await execute(_MYSQL_UNFINISHED)
-    tables = {_text(table) for table, column in unfinished if _is_known(table, column)}
+    unfinished = await _query("mysql", execute, "tables.unfinished_columns")
+    # A column that a later LangGraph brings is its own; the table's default serves it.
+    tables = {table for table, column in unfinished if column in _MYSQL_COLUMNS.get(table, {})}
     for table, columns in _MYSQL_COLUMNS.items():
         if table in tables:
             changes = ", ".join(f"MODIFY `{name}` {kind}" for name, kind in columns.items())
-            await execute(f"ALTER TABLE `{table}` {changes}, DEFAULT {_BINARY}")
-
-
-def _is_known(table: Any, column: Any) -> bool:
-    # A column that a later LangGraph brings is its own; the table's default serves it.
-    return _text(column) in _MYSQL_COLUMNS.get(_text(table), {})
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+            await execute(f"ALTER TABLE `{table}` {changes}, DEFAULT {_BINARY}", None)

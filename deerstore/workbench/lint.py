@@ -29,7 +29,7 @@ from deerstore.queries import ENGINES, CompiledStep, QueryCatalog, load_queries,
 from deerstore.queries.compiler import Definition
 from deerstore.queries.lexer import SourceText, tokenize
 
-__all__ = ["Finding", "lint", "main", "own_folders"]
+__all__ = ["Finding", "lint", "main", "own_catalogs"]
 
 _ROWS = ("one", "optional", "many", "value", "stream")
 _ENDS_LIST = frozenset(
@@ -248,12 +248,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     complete = given.complete or given.path is None
     broken = 0
-    for folder in own_folders() if given.path is None else [given.path]:
-        try:
-            catalog = load_queries(folder)
-        except QueryFileError as error:
-            sys.stderr.write(f"{error}\n")
-            return 1
+    try:
+        catalogs = own_catalogs() if given.path is None else [load_queries(given.path)]
+    except QueryFileError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    for catalog in catalogs:
         findings = lint(catalog, complete=complete)
         for finding in findings:
             sys.stderr.write(f"{finding}\n")
@@ -266,13 +266,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-def own_folders() -> list[Path]:
-    """The folders of deerstore's own files: that of all engines, and those of one alone."""
+def own_catalogs() -> list[QueryCatalog]:
+    """The queries of deerstore itself: those of all engines, and what each engine alone is asked.
+
+    The latter stand in folders of their own, engine by engine: they have no counterpart that they
+    could be compared with.
+    """
     root = Path(__file__).resolve().parent.parent / "sql"
     return [
-        folder
-        for folder in (root, *sorted(root.iterdir()))
-        if any((folder / engine).is_dir() for engine in ENGINES)
+        load_queries(root),
+        *(
+            load_queries(folder, engines=(engine,))
+            for folder in sorted(root.iterdir())
+            for engine in ENGINES
+            if (folder / engine).is_dir()
+        ),
     ]
 
 

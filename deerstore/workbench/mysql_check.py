@@ -37,9 +37,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from deerstore.queries import QueryCatalog, load_queries
+from deerstore.queries import QueryCatalog
 from deerstore.queries.lexer import SourceText, tokenize
-from deerstore.workbench.lint import own_folders
+from deerstore.workbench.lint import own_catalogs
 
 __all__ = ["LIMITS", "MARIADB_FUNCTIONS", "CheckedStatement", "check_mysql", "main"]
 
@@ -270,7 +270,7 @@ def main() -> int:
     shipped = package / "migrations" / "mysql"
     migrations = shipped if shipped.is_dir() else package.parent / "migrations" / "mysql"
     try:
-        checked = check_mysql(migrations, *(load_queries(folder) for folder in own_folders()))
+        checked = check_mysql(migrations, *own_catalogs())
     except RuntimeError as failure:
         sys.stderr.write(f"{failure}\n")
         return 1

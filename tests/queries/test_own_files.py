@@ -17,13 +17,14 @@ import deerstore
 from deerstore.config import StorageConfig
 from deerstore.queries import load_queries, parity
 from deerstore.queries.lexer import SourceText, tokenize
+from deerstore.workbench.lint import own_catalogs
 
 OWN = Path(deerstore.__file__).parent / "sql"
 
 
 def statements(engine: str) -> Iterator[tuple[str, str, int]]:
     """Every statement as it stands, with the driver's placeholders: place, SQL, their number."""
-    for file in sorted((OWN / engine).glob("*.sql")):
+    for file in sorted(OWN.rglob(f"{engine}/*.sql")):
         source = SourceText(file.read_text(encoding="utf-8"), file.name)
         names: list[str] = []
         parts: list[str] = []
@@ -47,7 +48,8 @@ def statements(engine: str) -> Iterator[tuple[str, str, int]]:
 
 def variants(engine: str) -> Iterator[tuple[str, str, int]]:
     """Every statement of every variant as the driver gets it."""
-    for query in load_queries(OWN, engines=(engine,)).values():
+    queries = [query for one in own_catalogs() for query in one.values() if engine in query.engines]
+    for query in queries:
         for variant in query.variants:
             for step in variant.compiled(engine).steps:
                 sql = re.sub("%(%|s)", lambda found: "%" if found[1] == "%" else "?", step.sql)

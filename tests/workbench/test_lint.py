@@ -10,7 +10,7 @@ import pytest
 
 import deerstore
 from deerstore.queries import load_queries
-from deerstore.workbench.lint import lint, main, own_folders
+from deerstore.workbench.lint import lint, main, own_catalogs
 
 OWN = Path(deerstore.__file__).parent / "sql"
 
@@ -136,13 +136,18 @@ def test_differences_between_engines_are_findings(tmp_path):
     assert finding.message == "differs on mysql: cardinality: :one; sqlite has :many"
 
 
-@pytest.mark.parametrize("folder", own_folders(), ids=lambda folder: folder.name)
-def test_deerstores_own_files_are_clean(folder):
-    assert [str(finding) for finding in lint(load_queries(folder), complete=True)] == []
+def test_deerstores_own_files_are_clean():
+    found = [lint(catalog, complete=True) for catalog in own_catalogs()]
+    assert [str(finding) for findings in found for finding in findings] == []
 
 
 def test_no_file_of_deerstores_own_is_left_out():
-    read = {file for folder in own_folders() for file in folder.glob("*/*.sql")}
+    read = {
+        Path(source.file)
+        for catalog in own_catalogs()
+        for query in catalog.values()
+        for source in query.sources.values()
+    }
     assert read == set(OWN.rglob("*.sql"))
 
 

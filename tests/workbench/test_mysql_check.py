@@ -8,7 +8,7 @@ import pytest
 
 import deerstore
 from deerstore.queries import load_queries
-from deerstore.workbench.lint import own_folders
+from deerstore.workbench.lint import own_catalogs
 from deerstore.workbench.mysql_check import LIMITS, check_mysql, main
 
 ROOT = Path(deerstore.__file__).parent
@@ -130,7 +130,7 @@ def test_tables_of_others_are_parsed_only(check):
 
 
 def test_deerstores_own_files_would_run_on_mysql(capsys):
-    checked = check_mysql(MIGRATIONS, *(load_queries(folder) for folder in own_folders()))
+    checked = check_mysql(MIGRATIONS, *own_catalogs())
     assert [str(one) for one in checked if one.outcome == "refused"] == []
     resolved = sum(one.outcome == "resolved" for one in checked)
     assert resolved > len(checked) / 2

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from deerstore.config.url import Engine
-from deerstore.database.catalog import deerstore_queries
+from deerstore.database.catalog import deerstore_queries, engine_queries
 from deerstore.errors import ConnectionLostError, SchemaError
 from deerstore.queries import Codec, QueryCatalog
 
@@ -123,9 +123,18 @@ class SchemaEngine(ABC):
         """The base tables of the database (PostgreSQL: of its current schema)."""
         return frozenset(name for (name,) in self.query("schema.tables"))
 
-    def query(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
+    def query(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
         """Run a query of the catalog and return its typed rows."""
-        compiled = schema_queries(self.name)[name].compiled(self.codec)
+        return self._ask(schema_queries(self.name), name, params)
+
+    def query_server(self, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+        """Run a query that this engine alone has and return its typed rows."""
+        return self._ask(engine_queries("server", self.name), name, params)
+
+    def _ask(
+        self, catalog: QueryCatalog, name: str, params: dict[str, Any]
+    ) -> list[tuple[Any, ...]]:
+        compiled = catalog[name].compiled(self.codec)
         rows: list[tuple[Any, ...]] = []
         for step, args in zip(compiled.steps, compiled.bind(params), strict=True):
             rows = self.run(step.sql, args)

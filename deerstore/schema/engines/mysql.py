@@ -24,16 +24,6 @@ _LOCK_CONFLICTS = (1205, 1213)
 # 2002-2055 are the client's own codes; 1053, 1077 and 1927 say that the server ends the session.
 _DISCONNECTS = (*range(2000, 2056), 1040, 1053, 1077, 1927)
 
-_FOREIGN_DDL = """
-SELECT 1
-FROM information_schema.processlist
-WHERE db = DATABASE()
-    AND id <> CONNECTION_ID()
-    AND command = 'Query'
-    AND info REGEXP '^[[:space:]]*(ALTER|CREATE|DROP)'
-LIMIT 1
-"""
-
 
 def _naive_time(value: datetime) -> datetime:
     return value.astimezone(UTC).replace(tzinfo=None)
@@ -128,7 +118,7 @@ class MysqlEngine(SchemaEngine):
         return _NamedLock(self._kwargs(), self._database)
 
     def others_change_schema(self) -> bool:
-        return bool(self.run(_FOREIGN_DDL))
+        return bool(self.query_server("server.others_change_schema")[0][0])
 
     # -- statements ------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from deerstore.database.catalog import engine_queries
 from deerstore.errors import SchemaError
 from deerstore.queries import Codec
 from deerstore.schema.engines.base import LOCK_SLICE, SchemaEngine, SetupLock
@@ -28,17 +29,6 @@ _SESSION = (
     "idle_in_transaction_session_timeout = 0",
     f"lock_timeout = '{LOCK_SLICE}s'",
 )
-
-_FOREIGN_LOCKS = """
-SELECT 1
-FROM pg_locks
-WHERE locktype = 'relation'
-    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-    AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
-    AND granted
-    AND pid <> pg_backend_pid()
-LIMIT 1
-"""
 
 
 class PostgresEngine(SchemaEngine):
@@ -92,11 +82,12 @@ class PostgresEngine(SchemaEngine):
             maintenance = self._maintenance_connection()
             if maintenance is None:
                 raise
+            query = engine_queries("server", self.name)["server.database_exists"]
+            compiled = query.compiled(self.codec)
+            (args,) = compiled.bind({"name": self._database})
             with maintenance:
-                row = maintenance.execute(
-                    "SELECT 1 FROM pg_database WHERE datname = %s", (self._database,)
-                ).fetchone()
-            if row is not None:
+                ((found,),) = _rows(maintenance, compiled.steps[0].sql, args)
+            if found:
                 raise
             return False
 
@@ -112,7 +103,7 @@ class PostgresEngine(SchemaEngine):
             self._create_missing_database()
         self._check_encoding()
         schema = self.config.postgres_schema
-        if not schema or self.run("SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,)):
+        if not schema or self.query_server("server.schema_exists", name=schema)[0][0]:
             return
         statement = sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)).as_string(None)
         try:
@@ -165,7 +156,7 @@ class PostgresEngine(SchemaEngine):
         return _AdvisoryLock(self._conninfo, self.config.postgres_schema)
 
     def others_change_schema(self) -> bool:
-        return bool(self.run(_FOREIGN_LOCKS))
+        return bool(self.query_server("server.others_change_schema")[0][0])
 
     # -- statements ------------------------------------------------------------------------------
 

@@ -315,3 +315,10 @@ WHERE
 UPDATE users
 SET email_key = NULL
 WHERE id = :id AND email_key = :email_key;
+
+-- name: schema.empty_thread_index :affected
+-- doc: Empty the index of thread metadata, to be filled anew: rows that were written while a
+--   trigger was missing are not in it.
+-- plan: whole table
+DELETE FROM threads_meta_index
+WHERE TRUE;

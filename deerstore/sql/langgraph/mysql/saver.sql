@@ -61,7 +61,7 @@ WHERE 1 = 1
 /*[ one=on */ AND checkpoint_id = :checkpoint_id /*]*/
 /*[ paged=on */ AND checkpoint_id < :before /*]*/
 /*[ filtered=on */ AND JSON_CONTAINS(metadata, :filter) /*]*/
-ORDER BY checkpoint_id DESC, thread_id, checkpoint_ns
+ORDER BY checkpoint_id DESC, thread_id ASC, checkpoint_ns ASC
 LIMIT :limit;
 
 -- name: saver.contents :many
