@@ -125,7 +125,7 @@ def report(done: SetupReport) -> None:
     """What an upgrade did."""
     console = _console()
     if done.adopted:
-        console.print(f"Adopted DeerFlow's tables with {len(done.adopted)} statements.")
+        console.print(f"Completed the tables that were there with {len(done.adopted)} statements.")
     console.print(
         f"Applied {', '.join(done.applied)}." if done.applied else "No migration was pending."
     )

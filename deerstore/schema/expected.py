@@ -249,10 +249,12 @@ TABLES: tuple[Table, ...] = (
             Column("rating", "count"),
             Column("comment", "text", null=True),
             Column("created_at", "time"),
+            Column("admitted", "flag", null=True),
             Column(
                 "user_key",
                 "char(65)",
-                generated="CASE WHEN user_id IS NULL THEN '-' ELSE CONCAT('=', user_id) END",
+                generated="CASE WHEN user_id IS NOT NULL THEN CONCAT('=', user_id) "
+                "WHEN admitted = 1 THEN '-' END",
                 null=True,
                 engines=("mysql",),
             ),
@@ -272,8 +274,8 @@ TABLES: tuple[Table, ...] = (
                 engines=("mysql",),
             ),
             Index(
-                "uq_feedback_thread_run_nobody",
-                ("thread_id", "run_id"),
+                "uq_feedback_admitted",
+                ("admitted", "thread_id", "run_id"),
                 unique=True,
                 where="user_id IS NULL",
                 engines=_PARTIAL,

@@ -1,7 +1,7 @@
 """Rows that another writer left: DeerFlow's, before an adoption and whenever it runs again.
 
 DeerFlow knows nothing of the columns that are deerstore's own. Its rows have NULL there, and each
-``setup()`` fills them in; with nothing to do that is three reads. What the triggers keep (the
+``setup()`` fills them in; with nothing to do that is a few short reads. What the triggers keep (the
 index of thread metadata) needs no second look.
 
 Two kinds of rows cannot both stay, and are resolved by a rule and named in the log:
@@ -21,10 +21,12 @@ from deerstore.errors import SchemaError
 from deerstore.values import fold_email, utcnow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from deerstore.schema.engines import SchemaEngine
     from deerstore.schema.shape import ActualTable
 
-__all__ = ["SUPERSEDED", "reconcile_rows", "resolve_feedback", "unresolved"]
+__all__ = ["SUPERSEDED", "reconcile_rows", "unresolved"]
 
 logger = logging.getLogger("deerstore.schema")
 
@@ -45,46 +47,54 @@ def unresolved(engine: SchemaEngine, shape: dict[str, ActualTable]) -> list[str]
         for run_id, thread_id, status in engine.query(name):
             lines.append(_run_line(run_id, thread_id, status))
     if "feedback" in shape:
-        for feedback_id, thread_id, run_id in engine.query("schema.duplicate_feedback"):
+        known = "admitted" in shape["feedback"].columns
+        name = "schema.duplicate_feedback" if known else "schema.duplicate_legacy_feedback"
+        for feedback_id, thread_id, run_id in engine.query(name):
             lines.append(_feedback_line(feedback_id, thread_id, run_id))
-    return lines
-
-
-def resolve_feedback(engine: SchemaEngine) -> list[str]:
-    """Remove older ratings without a user, so that the unique index can be built."""
-    lines = []
-    for feedback_id, thread_id, run_id in engine.query("schema.duplicate_feedback"):
-        engine.query("schema.drop_duplicate_feedback", feedback_id=feedback_id)
-        lines.append(_feedback_line(feedback_id, thread_id, run_id))
-        logger.warning("%s", lines[-1])
     return lines
 
 
 def reconcile_rows(engine: SchemaEngine) -> list[str]:
     """Fill in what other writers do not know of. Returns what was resolved, one line each."""
-    return [*_admit_runs(engine), *_key_users(engine)]
+    return [
+        *_admit(engine, _admit_runs, "runs"),
+        *_admit(engine, _admit_feedback, "ratings"),
+        *_key_users(engine),
+    ]
 
 
-def _admit_runs(engine: SchemaEngine) -> list[str]:
-    def admit() -> list[str]:
-        lines = []
-        for run_id, thread_id, status in engine.query("schema.superseded_runs"):
-            engine.query("schema.supersede_run", run_id=run_id, error=SUPERSEDED, now=utcnow())
-            lines.append(_run_line(run_id, thread_id, status))
-        engine.query("schema.admit_foreign_runs")
-        return lines
-
+def _admit(
+    engine: SchemaEngine, admit: Callable[[SchemaEngine], list[str]], what: str
+) -> list[str]:
     for _ in range(_ATTEMPTS):
-        # A gateway that is still running may put a run in between: look again.
+        # A gateway that is still running may put a row in between: look again.
         with suppress(engine.driver.IntegrityError):
-            lines = engine.in_transaction(admit, "the runs of another writer")
+            lines = engine.in_transaction(partial(admit, engine), f"the {what} of another writer")
             for line in lines:
                 logger.warning("%s", line)
             return lines
     raise SchemaError(
-        "the runs of another writer could not be given their threads' slots, because new runs "
-        "kept coming in; stop the other gateway and start again"
+        f"the {what} of another writer could not be admitted, because new ones kept coming in; "
+        "stop the other gateway and start again"
     )
+
+
+def _admit_runs(engine: SchemaEngine) -> list[str]:
+    lines = []
+    for run_id, thread_id, status in engine.query("schema.superseded_runs"):
+        engine.query("schema.supersede_run", run_id=run_id, error=SUPERSEDED, now=utcnow())
+        lines.append(_run_line(run_id, thread_id, status))
+    engine.query("schema.admit_foreign_runs")
+    return lines
+
+
+def _admit_feedback(engine: SchemaEngine) -> list[str]:
+    lines = []
+    for feedback_id, thread_id, run_id in engine.query("schema.duplicate_feedback"):
+        engine.query("schema.drop_duplicate_feedback", feedback_id=feedback_id)
+        lines.append(_feedback_line(feedback_id, thread_id, run_id))
+    engine.query("schema.admit_foreign_feedback")
+    return lines
 
 
 def _key_users(engine: SchemaEngine) -> list[str]:

@@ -13,7 +13,7 @@ from deerstore.schema.engines import SchemaEngine, schema_engine
 from deerstore.schema.log import MigrationLog
 from deerstore.schema.migrations import Migration, load_migrations
 from deerstore.schema.plan import Branch, adoption_statements, branch_of
-from deerstore.schema.reconcile import reconcile_rows, resolve_feedback
+from deerstore.schema.reconcile import reconcile_rows
 from deerstore.schema.runner import Progress, apply_migrations, apply_statements
 from deerstore.schema.shape import compare, read_shape
 from deerstore.schema.thread import SchemaThread
@@ -36,9 +36,9 @@ class SetupReport:
     """What one call of :func:`setup_schema` found and did.
 
     ``branch`` is what the database was before: ``empty``, ``legacy`` (DeerFlow's) or
-    ``versioned``. ``adopted`` are the statements that added to DeerFlow's tables, ``applied`` the
-    ids of the migrations that ran, ``resolved`` one line for each row of another writer that had
-    to give way. ``version`` is the newest migration of the database afterwards, ``waited`` the
+    ``versioned``. ``adopted`` are the statements that completed tables that were there, ``applied``
+    the ids of the migrations that ran, ``resolved`` one line for each row of another writer that
+    had to give way. ``version`` is the newest migration of the database afterwards, ``waited`` the
     seconds spent waiting for other processes.
     """
 
@@ -146,24 +146,23 @@ def _upgrade(engine: SchemaEngine, waited: float, progress: Progress) -> SetupRe
         shape = read_shape(engine)
         branch = branch_of(applied, shape)
         adopted: list[str] = []
-        resolved: list[str] = []
         done: list[Migration] = []
         if len(applied) < len(migrations):
-            if branch == "legacy":
+            if branch != "empty":
                 # A foreign table is refused before anything is written.
                 list(adoption_statements(engine, migrations, shape))
             log.create()
             with log.yoyo_lock():
                 # A yoyo that held its lock until now may have done some of the work.
                 applied = log.applied()
-                if branch == "legacy":
-                    adopted, resolved = _adopt(engine, migrations, progress)
+                if branch != "empty":
+                    adopted = _adopt(engine, migrations, progress)
                 done = [migration for migration in migrations if migration.id not in applied]
                 apply_migrations(engine, log, done, progress)
         elif "yoyo_lock" in shape:
             log.forget_dead_setup()
         _check(engine, migrations)
-        resolved += reconcile_rows(engine)
+        resolved = reconcile_rows(engine)
     return SetupReport(
         branch=branch,
         adopted=tuple(adopted),
@@ -174,15 +173,10 @@ def _upgrade(engine: SchemaEngine, waited: float, progress: Progress) -> SetupRe
     )
 
 
-def _adopt(
-    engine: SchemaEngine, migrations: Sequence[Migration], progress: Progress
-) -> tuple[list[str], list[str]]:
-    shape = read_shape(engine)
-    statements = list(adoption_statements(engine, migrations, shape))
-    # The unique index over ratings without a user cannot be built before they are unique.
-    resolved = resolve_feedback(engine) if "feedback" in shape else []
+def _adopt(engine: SchemaEngine, migrations: Sequence[Migration], progress: Progress) -> list[str]:
+    statements = list(adoption_statements(engine, migrations, read_shape(engine)))
     apply_statements(engine, statements, progress)
-    return [statement.sql for statement in statements], resolved
+    return [statement.sql for statement in statements]
 
 
 def _check(engine: SchemaEngine, migrations: Sequence[Migration]) -> None:

@@ -143,7 +143,7 @@ def _status(engine: SchemaEngine) -> SchemaStatus:
     resolved: list[str] = []
     drift: list[Drift] = []
     if not newer:
-        if branch == "legacy":
+        if pending and branch in ("legacy", "versioned"):
             statements += adoption_statements(engine, migrations, shape)
         statements += pending_statements(migrations, applied)
         if branch == "versioned" and not pending:

@@ -1,7 +1,7 @@
 -- Thumbs up and thumbs down: at most one per thread, run and user.
 --
--- Every statement may run again, and may meet a table that DeerFlow made: columns and types are
--- DeerFlow's, deerstore adds none.
+-- Every statement may run again, and may meet a table that DeerFlow made: column names and types
+-- are DeerFlow's. deerstore's own column is admitted.
 -- depends: 0002_runs
 
 CREATE TABLE IF NOT EXISTS feedback (
@@ -13,12 +13,16 @@ CREATE TABLE IF NOT EXISTS feedback (
     rating INTEGER NOT NULL,                -- 1 or -1
     comment TEXT,
     created_at DATETIME NOT NULL,           -- text in UTC: YYYY-MM-DD HH:MM:SS.ffffff
+    -- TRUE: deerstore's, held to the rule of one rating without a user for each thread and run.
+    -- NULL: a row of another writer that the next setup has not seen yet.
+    admitted BOOLEAN,
     PRIMARY KEY (feedback_id),
     CONSTRAINT uq_feedback_thread_run_user UNIQUE (thread_id, run_id, user_id)
 );
 
--- "No user" is a user of its own: NULLs are distinct in the constraint above.
-CREATE UNIQUE INDEX IF NOT EXISTS uq_feedback_thread_run_nobody ON feedback (thread_id, run_id)
+-- "No user" is a user of its own: NULLs are distinct in the constraint above. Rows that are not
+-- admitted yet are distinct here, and found by it.
+CREATE UNIQUE INDEX IF NOT EXISTS uq_feedback_admitted ON feedback (admitted, thread_id, run_id)
 WHERE user_id IS NULL;
 
 -- DeerFlow's indexes; those on thread and run also serve the lists.

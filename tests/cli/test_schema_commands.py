@@ -134,7 +134,7 @@ def test_doctor_speaks_of_every_surface(migrated_url, capsys):
     names = [surface["name"] for surface in document["recovery"]["surfaces"]]
     assert {"checkpointer", "store", "runs", "run_events", "threads_meta"} <= set(names)
     assert all(name in shown for name in names)
-    assert document["schema"]["version"] == "0005_feedback"
+    assert document["schema"]["version"] == "0006_feedback_admitted"
 
 
 @pytest.mark.engines("sqlite", why="no database is asked")

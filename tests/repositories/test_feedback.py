@@ -175,6 +175,62 @@ async def test_upsert_is_safe_across_bundles(
         assert len({feedback.feedback_id for feedback in made}) == 1
 
 
+async def test_a_rating_of_another_writer_is_met_where_it_stands(
+    ratings: FeedbackRepository, raw_sql: Callable[..., Any]
+) -> None:
+    """It has no user, and no mark of deerstore's before the next setup."""
+    raw_sql(INSERT, "theirs", "r", "t", None, 1, "2026-01-01 00:00:00.000000")
+    with pytest.raises(AlreadyExistsError) as refused:
+        await ratings.create_feedback(create("f1"))
+    assert not isinstance(refused.value, DuplicateIdError)
+    with pytest.raises(DuplicateIdError):
+        await ratings.upsert_feedback(create("theirs", run_id="r2"))
+
+    changed = await ratings.upsert_feedback(create("f1", rating=-1, message_id="m", comment="no"))
+
+    assert changed == await ratings.get_feedback("theirs")
+    assert (changed.rating, changed.message_id, changed.comment) == (-1, "m", "no")
+    assert (await ratings.latest_feedback_by_run_ids("t", ["r"]))["r"] == changed
+    again = await ratings.upsert_feedback(create("f2", message_id="m2"), keep_message=True)
+    assert (again.feedback_id, again.rating, again.message_id) == ("theirs", 1, "m")
+    assert (await ratings.upsert_feedback(create("theirs"))).feedback_id == "theirs"
+    await ratings.create_feedback(create("f3", user_id="u"))
+    assert ids(await ratings.list_feedback_by_run("r")) == ["f3", "theirs"]
+    assert await ratings.delete_feedback_of_nobody("t", "r")
+    await ratings.create_feedback(create("f4"))
+
+
+async def test_several_ratings_of_another_writer_do_not_become_more(
+    ratings: FeedbackRepository, raw_sql: Callable[..., Any]
+) -> None:
+    for number in range(3):
+        raw_sql(INSERT, f"f{number}", "r", "t", None, 1, f"2026-01-0{3 - number % 2} 00:00:00")
+    with pytest.raises(AlreadyExistsError):
+        await ratings.create_feedback(create("f9"))
+    assert (await ratings.upsert_feedback(create("f9"))).feedback_id == "f2"
+    assert (await ratings.aggregate_feedback_by_run("t", "r"))["total"] == 3
+    await ratings.upsert_feedback(create("own", run_id="r2"))
+    raw_sql(INSERT, "late", "r2", "t", None, 1, "2126-01-01 00:00:00")
+    assert (await ratings.upsert_feedback(create("f9", run_id="r2"))).feedback_id == "own"
+    assert (await ratings.aggregate_feedback_by_run("t", "r2"))["total"] == 2
+
+
+async def test_a_rating_of_another_writer_stays_one_under_concurrent_callers(
+    database: Database, other: Database, raw_sql: Callable[..., Any]
+) -> None:
+    both = build_feedback_repository(database), build_feedback_repository(other)
+    for turn in range(10):
+        raw_sql(INSERT, f"theirs{turn}", f"r{turn}", "t", None, 1, "2026-01-01 00:00:00")
+        made = await asyncio.gather(
+            *(
+                each.upsert_feedback(create(f"{turn}-{n}", run_id=f"r{turn}"))
+                for n, each in enumerate(both * 3)
+            )
+        )
+        assert {feedback.feedback_id for feedback in made} == {f"theirs{turn}"}
+    assert await both[0].count_feedback() == 10
+
+
 async def test_lists_by_created_then_id(
     ratings: FeedbackRepository, raw_sql: Callable[..., Any]
 ) -> None:

@@ -121,7 +121,7 @@ def _type(engine: str, table: str, column: Any, *, zoned: bool) -> str:
 
 def at(engine: str, text: str) -> str:
     """A UTC time as DeerFlow's driver stored it."""
-    return f"2026-05-01 {text}.123456" + ("" if engine == "sqlite" else "+00")
+    return f"2026-05-01 {text}.123456" + ("+00" if engine == "postgres" else "")
 
 
 BIG = 2**70

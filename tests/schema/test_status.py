@@ -29,7 +29,7 @@ async def test_a_fresh_schema_has_no_drift(migrated_config):
     found = await schema_status(migrated_config)
 
     assert (found.state, found.branch) == ("current", "versioned")
-    assert found.version == "0005_feedback"
+    assert found.version == "0006_feedback_admitted"
     assert found.drift == ()
     assert found.plan.is_empty
 

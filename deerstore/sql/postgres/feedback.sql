@@ -1,8 +1,9 @@
 -- Feedback: at most one rating per thread, run and user, where nobody is a user of its own.
 
 -- name: feedback.create_feedback :affected
--- doc: Store a rating. 0 rows: its id is taken, or the user rated the run already.
--- plan: feedback, insert
+-- doc: Store a rating. 0 rows: its id is taken, or the user rated the run already. A rating without
+-- doc: a user may be another writer's and not under the key yet.
+-- plan: feedback.uq_feedback_thread_run_user, insert
 -- param feedback_id: text
 -- param run_id: text
 -- param thread_id: text
@@ -19,18 +20,27 @@ INSERT INTO feedback (
     message_id,
     rating,
     comment,
-    created_at
+    created_at,
+    admitted
 )
-VALUES (
-    :feedback_id,
-    :run_id,
-    :thread_id,
-    :user_id,
-    :message_id,
-    :rating,
-    :comment,
-    :created_at
-)
+SELECT
+    CAST(:feedback_id AS text),
+    CAST(:run_id AS text),
+    CAST(:thread_id AS text),
+    CAST(:user_id AS text),
+    CAST(:message_id AS text),
+    CAST(:rating AS bigint),
+    CAST(:comment AS text),
+    CAST(:created_at AS timestamptz),
+    TRUE
+WHERE
+    CAST(:user_id AS text) IS NOT NULL
+    OR NOT EXISTS (
+        SELECT 1 FROM feedback AS other
+        WHERE other.thread_id = CAST(:thread_id AS text)
+        AND other.run_id = CAST(:run_id AS text)
+        AND other.user_id IS NULL
+    )
 ON CONFLICT DO NOTHING;
 
 -- name: feedback.find_create_conflicts :one
@@ -81,7 +91,8 @@ INSERT INTO feedback (
     message_id,
     rating,
     comment,
-    created_at
+    created_at,
+    admitted
 )
 SELECT
     CAST(:feedback_id AS text),
@@ -91,7 +102,8 @@ SELECT
     CAST(:message_id AS text),
     CAST(:rating AS bigint),
     CAST(:comment AS text),
-    CAST(:created_at AS timestamptz)
+    CAST(:created_at AS timestamptz),
+    TRUE
 WHERE NOT EXISTS (
     SELECT 1 FROM feedback AS other
     WHERE other.feedback_id = CAST(:feedback_id AS text)
@@ -121,8 +133,10 @@ RETURNING
     created_at;
 
 -- name: feedback.upsert_feedback_of_nobody :optional
--- doc: As feedback.upsert_feedback, for a rating without a user.
--- plan: feedback primary key, feedback.uq_feedback_thread_run_nobody
+-- doc: As feedback.upsert_feedback, for a rating without a user. One of another writer that is not
+-- doc: under the key yet is changed where it stands, unless an admitted one is there.
+-- plan: feedback primary key, feedback.uq_feedback_thread_run_user,
+-- plan: feedback.uq_feedback_admitted
 -- param feedback_id: text
 -- param run_id: text
 -- param thread_id: text
@@ -139,42 +153,102 @@ RETURNING
 -- column rating: int
 -- column comment: text?
 -- column created_at: timestamp
-INSERT INTO feedback (
-    feedback_id,
-    run_id,
-    thread_id,
-    message_id,
-    rating,
-    comment,
-    created_at
-)
-SELECT
-    CAST(:feedback_id AS text),
-    CAST(:run_id AS text),
-    CAST(:thread_id AS text),
-    CAST(:message_id AS text),
-    CAST(:rating AS bigint),
-    CAST(:comment AS text),
-    CAST(:created_at AS timestamptz)
-WHERE NOT EXISTS (
-    SELECT 1 FROM feedback AS other
-    WHERE other.feedback_id = CAST(:feedback_id AS text)
-    AND (
-        other.thread_id <> CAST(:thread_id AS text)
-        OR other.run_id <> CAST(:run_id AS text)
-        OR other.user_id IS NOT NULL
+WITH foreign_one AS (
+    UPDATE feedback
+    SET
+        message_id =
+            /*[ message=keep */ COALESCE(feedback.message_id, /*]*/
+            CAST(:message_id AS text)
+            /*[ message=keep */ ) /*]*/,
+        rating = CAST(:rating AS bigint),
+        comment = CAST(:comment AS text),
+        created_at = CAST(:created_at AS timestamptz)
+    WHERE
+        -- Who waited here for a setup that admitted the row goes on to the key.
+        admitted IS NULL
+        AND user_id IS NULL
+        AND feedback_id = (
+            SELECT there.feedback_id FROM feedback AS there
+            WHERE there.thread_id = CAST(:thread_id AS text)
+            AND there.run_id = CAST(:run_id AS text)
+            AND there.user_id IS NULL
+            ORDER BY
+                there.admitted IS NULL ASC,
+                there.created_at DESC,
+                there.feedback_id COLLATE "C" DESC
+            LIMIT 1
+        )
+        AND NOT EXISTS (
+            SELECT 1 FROM feedback AS other
+            WHERE other.feedback_id = CAST(:feedback_id AS text)
+            AND (
+                other.thread_id <> CAST(:thread_id AS text)
+                OR other.run_id <> CAST(:run_id AS text)
+                OR other.user_id IS NOT NULL
+            )
+        )
+    RETURNING
+        feedback_id,
+        run_id,
+        thread_id,
+        user_id,
+        message_id,
+        rating,
+        comment,
+        created_at
+),
+
+own AS (
+    INSERT INTO feedback (
+        feedback_id,
+        run_id,
+        thread_id,
+        message_id,
+        rating,
+        comment,
+        created_at,
+        admitted
     )
+    SELECT
+        CAST(:feedback_id AS text),
+        CAST(:run_id AS text),
+        CAST(:thread_id AS text),
+        CAST(:message_id AS text),
+        CAST(:rating AS bigint),
+        CAST(:comment AS text),
+        CAST(:created_at AS timestamptz),
+        TRUE
+    WHERE NOT EXISTS (SELECT 1 FROM foreign_one)
+    AND NOT EXISTS (
+        SELECT 1 FROM feedback AS other
+        WHERE other.feedback_id = CAST(:feedback_id AS text)
+        AND (
+            other.thread_id <> CAST(:thread_id AS text)
+            OR other.run_id <> CAST(:run_id AS text)
+            OR other.user_id IS NOT NULL
+        )
+    )
+    ON CONFLICT (admitted, thread_id, run_id) WHERE user_id IS NULL DO UPDATE
+    SET
+        message_id =
+            /*[ message=keep */ COALESCE(feedback.message_id, /*]*/
+            excluded.message_id
+            /*[ message=keep */ ) /*]*/,
+        rating = excluded.rating,
+        comment = excluded.comment,
+        created_at = excluded.created_at
+    RETURNING
+        feedback_id,
+        run_id,
+        thread_id,
+        user_id,
+        message_id,
+        rating,
+        comment,
+        created_at
 )
-ON CONFLICT (thread_id, run_id) WHERE user_id IS NULL DO UPDATE
-SET
-    message_id =
-        /*[ message=keep */ COALESCE(feedback.message_id, /*]*/
-        excluded.message_id
-        /*[ message=keep */ ) /*]*/,
-    rating = excluded.rating,
-    comment = excluded.comment,
-    created_at = excluded.created_at
-RETURNING
+
+SELECT
     feedback_id,
     run_id,
     thread_id,
@@ -182,7 +256,19 @@ RETURNING
     message_id,
     rating,
     comment,
-    created_at;
+    created_at
+FROM foreign_one
+UNION ALL
+SELECT
+    feedback_id,
+    run_id,
+    thread_id,
+    user_id,
+    message_id,
+    rating,
+    comment,
+    created_at
+FROM own;
 
 -- name: feedback.get_feedback :optional
 -- doc: One rating by its id.

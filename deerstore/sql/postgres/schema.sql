@@ -237,7 +237,45 @@ SET admitted = TRUE
 WHERE admitted IS NULL AND status IN ('pending', 'running');
 
 -- name: schema.duplicate_feedback :many
--- doc: Ratings without a user, but for the newest one of each thread and run.
+-- doc: Ratings without a user of runs for which another writer left one: all but the newest of
+--   each thread and run.
+-- plan: feedback.uq_feedback_admitted, then a run's ratings
+-- column feedback_id: text
+-- column thread_id: text
+-- column run_id: text
+SELECT
+    f.feedback_id,
+    f.thread_id,
+    f.run_id
+FROM feedback AS f
+WHERE
+    f.user_id IS NULL
+    AND (f.thread_id, f.run_id) IN (
+        SELECT
+            other.thread_id,
+            other.run_id
+        FROM feedback AS other
+        WHERE other.user_id IS NULL AND other.admitted IS NULL
+    )
+    AND EXISTS (
+        SELECT 1
+        FROM feedback AS n
+        WHERE
+            n.thread_id = f.thread_id
+            AND n.run_id = f.run_id
+            AND n.user_id IS NULL
+            AND (
+                n.created_at > f.created_at
+                OR (
+                    n.created_at = f.created_at
+                    AND n.feedback_id COLLATE "C" > f.feedback_id COLLATE "C"
+                )
+            )
+    )
+ORDER BY f.thread_id COLLATE "C", f.run_id COLLATE "C", f.created_at, f.feedback_id COLLATE "C";
+
+-- name: schema.duplicate_legacy_feedback :many
+-- doc: The same before the column `admitted` exists: every rating is another writer's.
 -- plan: whole table
 -- column feedback_id: text
 -- column thread_id: text
@@ -272,6 +310,14 @@ ORDER BY f.thread_id COLLATE "C", f.run_id COLLATE "C", f.created_at, f.feedback
 -- param feedback_id: text
 DELETE FROM feedback
 WHERE feedback_id = :feedback_id AND user_id IS NULL;
+
+-- name: schema.admit_foreign_feedback :affected
+-- doc: Hold the ratings without a user that another writer left to the rule of one for each thread
+--   and run.
+-- plan: feedback.uq_feedback_admitted
+UPDATE feedback
+SET admitted = TRUE
+WHERE user_id IS NULL AND admitted IS NULL;
 
 -- name: schema.unkeyed_users :many
 -- doc: Accounts whose e-mail key is missing or of another address: another writer's.

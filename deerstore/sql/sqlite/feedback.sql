@@ -1,8 +1,9 @@
 -- Feedback: at most one rating per thread, run and user, where nobody is a user of its own.
 
 -- name: feedback.create_feedback :affected
--- doc: Store a rating. 0 rows: its id is taken, or the user rated the run already.
--- plan: feedback, insert
+-- doc: Store a rating. 0 rows: its id is taken, or the user rated the run already. A rating without
+-- doc: a user may be another writer's and not under the key yet.
+-- plan: feedback.uq_feedback_thread_run_user, insert
 -- param feedback_id: text
 -- param run_id: text
 -- param thread_id: text
@@ -19,9 +20,10 @@ INSERT INTO feedback (
     message_id,
     rating,
     comment,
-    created_at
+    created_at,
+    admitted
 )
-VALUES (
+SELECT
     :feedback_id,
     :run_id,
     :thread_id,
@@ -29,8 +31,16 @@ VALUES (
     :message_id,
     :rating,
     :comment,
-    :created_at
-)
+    :created_at,
+    TRUE
+WHERE
+    :user_id IS NOT NULL
+    OR NOT EXISTS (
+        SELECT 1 FROM feedback AS other
+        WHERE other.thread_id = :thread_id
+        AND other.run_id = :run_id
+        AND other.user_id IS NULL
+    )
 ON CONFLICT DO NOTHING;
 
 -- name: feedback.find_create_conflicts :one
@@ -81,7 +91,8 @@ INSERT INTO feedback (
     message_id,
     rating,
     comment,
-    created_at
+    created_at,
+    admitted
 )
 SELECT
     :feedback_id,
@@ -91,7 +102,8 @@ SELECT
     :message_id,
     :rating,
     :comment,
-    :created_at
+    :created_at,
+    TRUE
 WHERE NOT EXISTS (
     SELECT 1 FROM feedback AS other
     WHERE other.feedback_id = :feedback_id
@@ -121,8 +133,10 @@ RETURNING
     created_at;
 
 -- name: feedback.upsert_feedback_of_nobody :optional
--- doc: As feedback.upsert_feedback, for a rating without a user.
--- plan: feedback primary key, feedback.uq_feedback_thread_run_nobody
+-- doc: As feedback.upsert_feedback, for a rating without a user. One of another writer that is not
+-- doc: under the key yet is met by its id.
+-- plan: feedback primary key, feedback.uq_feedback_thread_run_user,
+-- plan: feedback.uq_feedback_admitted
 -- param feedback_id: text
 -- param run_id: text
 -- param thread_id: text
@@ -146,16 +160,28 @@ INSERT INTO feedback (
     message_id,
     rating,
     comment,
-    created_at
+    created_at,
+    admitted
 )
 SELECT
-    :feedback_id,
+    COALESCE(
+        (
+            SELECT there.feedback_id FROM feedback AS there
+            WHERE there.thread_id = :thread_id
+            AND there.run_id = :run_id
+            AND there.user_id IS NULL
+            ORDER BY there.admitted IS NULL ASC, there.created_at DESC, there.feedback_id DESC
+            LIMIT 1
+        ),
+        :feedback_id
+    ) AS feedback_id,
     :run_id,
     :thread_id,
     :message_id,
     :rating,
     :comment,
-    :created_at
+    :created_at,
+    TRUE
 WHERE NOT EXISTS (
     SELECT 1 FROM feedback AS other
     WHERE other.feedback_id = :feedback_id
@@ -165,7 +191,7 @@ WHERE NOT EXISTS (
         OR other.user_id IS NOT NULL
     )
 )
-ON CONFLICT (thread_id, run_id) WHERE user_id IS NULL DO UPDATE
+ON CONFLICT DO UPDATE
 SET
     message_id =
         /*[ message=keep */ COALESCE(feedback.message_id, /*]*/
