@@ -26,7 +26,12 @@ STRATEGIES = ("reject", "interrupt", "rollback")
 INTERRUPTED = "Interrupted by a newer run"
 """The ``error`` of a run that made room."""
 
-_ATTEMPTS = 60
+_ATTEMPTS = 6
+"""How often to look before giving up, twice the longest way that is known.
+
+That way has two looks in vain before runs beside the slot count as well. Whatever else makes for
+another look is a run that came and went in between; admissions do not: they stand in line.
+"""
 
 
 async def admit(executor: Executor, params: dict[str, Any], grace_seconds: float) -> RunAdmission:
@@ -81,13 +86,18 @@ async def _take_slot(executor: Executor, params: dict[str, Any]) -> Run | None:
 async def _admit_contended(
     tx: Executor, params: dict[str, Any], grace_seconds: float
 ) -> RunAdmission:
+    interrupting = params["multitask_strategy"] != "reject"
+    if interrupting:
+        # Waiting at the active run would not do: it is another one after the wait, and of all who
+        # waited one gets it. In line each finds what the one before left.
+        await tx.execute(statement("runs.queue_for_thread"), thread_id=params["thread_id"])
     interrupted: list[Run] = []
     stuck = 0
     for _ in range(_ATTEMPTS):
         existing = await run_by_key(tx, params["idempotency_key"])
         if existing is not None:
             return RunAdmission(run=existing, reused=True)
-        if params["multitask_strategy"] != "reject":
+        if interrupting:
             # An adopted database may have DeerFlow's index, under which a plainly stored run holds
             # the thread as well. It shows by an INSERT that fails again and again for nothing.
             made_room = await _make_room(tx, params, grace_seconds, plain=stuck > 1)
@@ -101,7 +111,7 @@ async def _admit_contended(
             continue
         if id_taken:
             raise DuplicateIdError(f"there is a run {params['run_id']!r} already")
-        if thread_taken and params["multitask_strategy"] == "reject":
+        if thread_taken and not interrupting:
             break
         # What stood in the way has ended, or came while room was made: look again.
     raise _slot_taken(params["thread_id"])
@@ -156,8 +166,10 @@ async def _overwrite_contended(tx: Executor, params: dict[str, Any]) -> bool:
             async with tx.atomic() as inner:
                 changed = await inner.execute(statement("runs.overwrite_run"), **changes)
         except QueryExecutionError as error:
+            if error.sqlstate != "23505":
+                raise
             await _refuse_overwriting(tx, params, error)
-            raise
+            continue  # What stood in the way has ended.
         if changed:
             return True
         id_taken, _, _ = await _conflicts(tx, params)

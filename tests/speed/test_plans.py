@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 
 import pytest
 
@@ -130,3 +131,56 @@ async def test_a_page_in_the_middle_is_a_range_of_its_index(database, name, boun
     (step,) = await database.on_connection(explain, writes=True)
     assert (step["type"], step["key"]) == ("range", index)
     assert "filesort" not in (step["Extra"] or "")
+
+
+@pytest.mark.engines("mysql", why="it locks whatever its planner reads on the way")
+@pytest.mark.parametrize(
+    ("name", "params", "index"),
+    [
+        ("queue_for_thread", {"thread_id": "t"}, "ix_runs_thread_created"),
+        (
+            "lock_active_runs",
+            {"thread_id": "t", "grace_seconds": 10},
+            "ix_runs_thread_status",
+        ),
+        (
+            "interrupt_runs",
+            {"run_ids": ["r"], "error": "e", "updated_at": datetime.now(UTC)},
+            "PRIMARY",
+        ),
+    ],
+)
+async def test_admission_locks_by_its_index_in_a_table_of_any_size(database, name, params, index):
+    query = statement(f"runs.{name}").compiled(database._connections.engine.codec)
+
+    async def explain(connection):
+        cursor = connection._cursor
+        plans = []
+        for step, args in zip(query.steps, query.bind(params), strict=True):
+            await cursor.execute(f"EXPLAIN {mogrify(step.sql, args, connection._raw)}")
+            names = [column[0] for column in cursor.description]
+            plans += [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+        return [plan["key"] for plan in plans if plan["table"] == "runs"]
+
+    # Where there are few rows, a planner would rather read all of them.
+    for rows in (0, 3, 900):
+        await fill_runs(database, rows)
+        used = await database.on_connection(explain, writes=True)
+        assert set(used) == {index}, rows
+
+
+async def fill_runs(database, count):
+    async def insert(connection):
+        await connection._cursor.execute(
+            "INSERT IGNORE INTO runs (run_id, thread_id, status, operation_kind, "
+            "multitask_strategy, metadata_json, kwargs_json, token_usage_by_model, message_count, "
+            "total_input_tokens, total_output_tokens, total_tokens, llm_call_count, "
+            "lead_agent_tokens, subagent_tokens, middleware_tokens, created_at, updated_at) "
+            "WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %s) "
+            "SELECT CONCAT('r', n), 't', 'success', 'run', 'reject', '{}', '{}', '{}', "
+            "0, 0, 0, 0, 0, 0, 0, 0, NOW(6), NOW(6) FROM s",
+            (count,),
+        )
+
+    if count:
+        await database.on_connection(insert, writes=True)

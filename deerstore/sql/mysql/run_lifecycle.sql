@@ -6,13 +6,16 @@
 --
 -- MySQL has no RETURNING: where a change must tell what it met, the row is read under its lock
 -- first, and the change follows in the same transaction.
+--
+-- An index that a statement forces must be there: the statement fails without it.
 
 -- name: runs.admit_run :optional
 -- doc: Store a run that takes its thread's slot. No row: the slot, the id or the idempotency key
 -- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well. A run
 -- doc: that is not active needs no slot.
 -- doc: The lease begins on the database's clock, or is the given time without lease_seconds.
--- plan: runs.ix_runs_thread_status, for rows of another writer
+-- plan: runs.ix_runs_thread_status. Who sees that the slot is taken does not try the unique index,
+-- plan: where it would take locks that the others need
 -- param run_id: text
 -- param thread_id: text
 -- param assistant_id: text?
@@ -94,7 +97,7 @@ OR NOT EXISTS (
     SELECT 1 FROM runs AS other
     WHERE other.thread_id = :thread_id
     AND other.status IN ('pending', 'running')
-    AND other.admitted IS NULL
+    AND COALESCE(other.admitted, TRUE)
 );
 
 -- step read
@@ -103,10 +106,35 @@ FROM runs
 -- The row is the one of this call: nobody else wrote it at this microsecond.
 WHERE run_id = :run_id AND updated_at = :updated_at;
 
+-- name: runs.queue_for_thread :exec
+-- doc: Wait in line with the others that make room in a thread. The place is the transaction's:
+-- doc: whoever waited goes on when the one before has ended, and what it reads next is the outcome.
+-- plan: runs.ix_runs_thread_created, its first row of the thread. By another index all of the
+-- plan: thread's rows would be locked
+-- param thread_id: text
+-- step lock
+-- The line is at the thread's oldest run: a thread that is contended for has one, and what happens
+-- to newer runs leaves it in place.
+SELECT run_id
+FROM runs FORCE INDEX (ix_runs_thread_created)
+WHERE thread_id = :thread_id
+ORDER BY created_at, run_id
+LIMIT 1
+FOR UPDATE;
+
+-- step follow
+-- An older one may have been stored while this waited. Who comes now stands in line there.
+SELECT run_id
+FROM runs FORCE INDEX (ix_runs_thread_created)
+WHERE thread_id = :thread_id
+ORDER BY created_at, run_id
+LIMIT 1
+FOR UPDATE;
+
 -- name: runs.lock_active_runs :many
 -- doc: The active runs of a thread, locked, oldest first, each with the state of its lease: none,
 -- doc: live or expired. Runs that were stored beside the slot are left out (plain=off), or not.
--- plan: runs.ix_runs_thread_status
+-- plan: runs.ix_runs_thread_status. By another index rows that are not active would be locked
 -- param thread_id: text
 -- param grace_seconds: float
 -- variant plain: on | off
@@ -180,7 +208,7 @@ SELECT
         THEN 'expired'
         ELSE 'live'
     END AS lease
-FROM runs
+FROM runs FORCE INDEX (ix_runs_thread_status)
 WHERE thread_id = :thread_id
 AND status IN ('pending', 'running')
 /*[ plain=off */ AND COALESCE(admitted, TRUE) /*]*/
@@ -193,19 +221,18 @@ FOR UPDATE;
 -- param run_ids: text[]
 -- param error: text
 -- param updated_at: timestamp
-UPDATE runs
-SET status = 'interrupted', error = :error, updated_at = :updated_at
-WHERE run_id IN (
-    SELECT ids.run_id
-    FROM JSON_TABLE(
-        :run_ids, '$[*]' COLUMNS (
-            run_id VARCHAR(64) CHARACTER SET utf8mb4
-            /*M!100000 COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */
-            PATH '$'
-        )
-    ) AS ids
-)
-AND status IN ('pending', 'running');
+-- A condition with IN would be tried on every active run of every thread, each of them locked; so
+-- would this, without its hints, where there are few runs.
+UPDATE JSON_TABLE(
+    :run_ids, '$[*]' COLUMNS (
+        run_id VARCHAR(64) CHARACTER SET utf8mb4
+        /*M!100000 COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */
+        PATH '$'
+    )
+) AS ids
+STRAIGHT_JOIN runs FORCE INDEX (PRIMARY) ON runs.run_id = ids.run_id
+SET runs.status = 'interrupted', runs.error = :error, runs.updated_at = :updated_at
+WHERE runs.status IN ('pending', 'running');
 
 -- name: runs.start_run :affected
 -- doc: Start a run that is still pending.

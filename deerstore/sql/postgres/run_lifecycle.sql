@@ -13,7 +13,8 @@
 -- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well. A run
 -- doc: that is not active needs no slot.
 -- doc: The lease begins on the database's clock, or is the given time without lease_seconds.
--- plan: runs.ix_runs_thread_status, for rows of another writer
+-- plan: runs.ix_runs_thread_status. Who sees that the slot is taken does not try the unique index,
+-- plan: where it would wait for whoever is about to change that
 -- param run_id: text
 -- param thread_id: text
 -- param assistant_id: text?
@@ -94,10 +95,22 @@ OR NOT EXISTS (
     SELECT 1 FROM runs AS other
     WHERE other.thread_id = CAST(:thread_id AS text)
     AND other.status IN ('pending', 'running')
-    AND other.admitted IS NULL
+    AND COALESCE(other.admitted, TRUE)
 )
 ON CONFLICT DO NOTHING
 RETURNING lease_expires_at;
+
+-- name: runs.queue_for_thread :exec
+-- doc: Wait in line with the others that make room in a thread. The place is the transaction's:
+-- doc: whoever waited goes on when the one before has ended, and what it reads next is the outcome.
+-- plan: none: the lock is in the server's memory, named after the thread
+-- param thread_id: text
+-- No row would do: the oldest one is another as soon as an older one is stored, and its worker would
+-- wait as well. FOR UPDATE locks nothing here; it tells that the statement needs a transaction.
+SELECT pg_advisory_xact_lock(
+    hashtextextended(current_schema() || '.runs.thread.' || CAST(:thread_id AS text), 0)
+)
+FOR UPDATE;
 
 -- name: runs.lock_active_runs :many
 -- doc: The active runs of a thread, locked, oldest first, each with the state of its lease: none,

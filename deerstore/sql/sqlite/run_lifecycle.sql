@@ -9,7 +9,7 @@
 -- doc: is taken; an active row of another writer (admitted is NULL) holds the slot as well. A run
 -- doc: that is not active needs no slot.
 -- doc: The lease begins on the database's clock, or is the given time without lease_seconds.
--- plan: runs.ix_runs_thread_status, for rows of another writer
+-- plan: runs.ix_runs_thread_status
 -- param run_id: text
 -- param thread_id: text
 -- param assistant_id: text?
@@ -91,10 +91,17 @@ OR NOT EXISTS (
     SELECT 1 FROM runs AS other
     WHERE other.thread_id = :thread_id
     AND other.status IN ('pending', 'running')
-    AND other.admitted IS NULL
+    AND COALESCE(other.admitted, TRUE)
 )
 ON CONFLICT DO NOTHING
 RETURNING lease_expires_at;
+
+-- name: runs.queue_for_thread :exec
+-- doc: Wait in line with the others that make room in a thread. The place is the transaction's:
+-- doc: whoever waited goes on when the one before has ended, and what it reads next is the outcome.
+-- plan: none: the line is at the file's write lock
+-- param thread_id: text
+UPDATE runs SET status = status WHERE thread_id = :thread_id AND FALSE;
 
 -- name: runs.lock_active_runs :many
 -- doc: The active runs of a thread, locked, oldest first, each with the state of its lease: none,
