@@ -54,13 +54,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Index:
-    """An index, or a unique constraint (``constraint``), which every engine keeps as an index."""
+    """An index, or a unique constraint (``constraint``), which every engine keeps as an index.
+
+    ``forced`` are the engines on which a query names it in FORCE INDEX, and fails without it.
+    """
 
     name: str
     columns: tuple[str, ...]
     unique: bool = False
     where: str | None = None
     constraint: bool = False
+    forced: tuple[Engine, ...] = ()
     engines: tuple[Engine, ...] = _ALL
 
 
@@ -168,11 +172,16 @@ TABLES: tuple[Table, ...] = (
                 engines=_PARTIAL,
             ),
             Index("uq_runs_admitted", ("active_thread_id",), unique=True, engines=("mysql",)),
-            Index("ix_runs_thread_created", ("thread_id", "created_at", "run_id")),
+            Index(
+                "ix_runs_thread_created",
+                ("thread_id", "created_at", "run_id"),
+                forced=("mysql",),
+            ),
             Index("ix_runs_inflight", ("created_at", "run_id"), where=_ACTIVE, engines=_PARTIAL),
             Index("ix_runs_inflight", ("status", "created_at", "run_id"), engines=("mysql",)),
-            Index("ix_runs_thread_id", ("thread_id",)),
-            Index("ix_runs_thread_status", ("thread_id", "status")),
+            # DeerFlow's, which has no MySQL; there the two beside it serve as well.
+            Index("ix_runs_thread_id", ("thread_id",), engines=_PARTIAL),
+            Index("ix_runs_thread_status", ("thread_id", "status"), forced=("mysql",)),
             Index("ix_runs_user_id", ("user_id",)),
             Index("ix_runs_lease", ("lease_expires_at",)),
         ),
@@ -194,8 +203,8 @@ TABLES: tuple[Table, ...] = (
         ),
         (
             Index("uq_events_thread_seq", ("thread_id", "seq"), unique=True, constraint=True),
-            Index("ix_events_thread_cat_seq", ("thread_id", "category", "seq")),
-            Index("ix_events_run", ("thread_id", "run_id", "seq")),
+            Index("ix_events_thread_cat_seq", ("thread_id", "category", "seq"), forced=("mysql",)),
+            Index("ix_events_run", ("thread_id", "run_id", "seq"), forced=("mysql",)),
         ),
     ),
     Table(

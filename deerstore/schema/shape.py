@@ -124,7 +124,7 @@ def compare(
         found += _compare_key(table, present)
         for index in table.indexes:
             if find_index(index, present) is None:
-                found.append(_index_difference(table, index, present))
+                found.append(_index_difference(engine, table, index, present))
         for trigger in triggers_of(table.name, migrations):
             if trigger not in present.triggers:
                 found.append(
@@ -159,7 +159,9 @@ def _same_index(index: Index, actual: ActualIndex) -> bool:
     )
 
 
-def _index_difference(table: Table, index: Index, actual: ActualTable) -> Difference:
+def _index_difference(
+    engine: Engine, table: Table, index: Index, actual: ActualTable
+) -> Difference:
     there = actual.indexes.get(index.name)
     what = "unique index" if index.unique else "index"
     if there is None:
@@ -173,7 +175,8 @@ def _index_difference(table: Table, index: Index, actual: ActualTable) -> Differ
             if there.columns != index.columns
             else f"{what} {index.name} on {table.name} differs in uniqueness or in its WHERE"
         )
-    return Difference("index", table.name, index.name, message)
+    fatal = there is None and engine in index.forced
+    return Difference("index", table.name, index.name, message, fatal=fatal)
 
 
 def _compare_key(table: Table, actual: ActualTable) -> list[Difference]:

@@ -3,6 +3,9 @@
 -- The thread's slot is a unique key over a generated column, since MySQL has no partial indexes:
 -- it holds the thread's id while an admitted run is active, and NULL, which is never a duplicate,
 -- as soon as the status is final, whoever writes it.
+--
+-- DeerFlow's index over thread_id alone is left out: DeerFlow has no MySQL, and two others begin
+-- with that column.
 -- depends: 0001_users
 -- transactional: false
 
@@ -47,7 +50,6 @@ CREATE TABLE IF NOT EXISTS runs (
     UNIQUE KEY uq_runs_admitted (active_thread_id),
     KEY ix_runs_thread_created (thread_id, created_at, run_id),
     KEY ix_runs_inflight (status, created_at, run_id),
-    KEY ix_runs_thread_id (thread_id),
     KEY ix_runs_thread_status (thread_id, status),
     KEY ix_runs_user_id (user_id),
     KEY ix_runs_lease (lease_expires_at)

@@ -17,6 +17,7 @@ import deerstore
 from deerstore.config import StorageConfig
 from deerstore.queries import load_queries, parity
 from deerstore.queries.lexer import SourceText, tokenize
+from deerstore.schema.expected import TABLES
 from deerstore.workbench.lint import own_catalogs
 
 OWN = Path(deerstore.__file__).parent / "sql"
@@ -150,6 +151,21 @@ async def test_postgres_finds_the_declared_types(engine, migrated_url):
                     ]
     await server.close()
     assert not wrong, "\n".join(wrong)
+
+
+def test_an_index_that_a_query_forces_is_named_in_its_plan_and_expected_to_be_there():
+    forced = {index.name for table in TABLES for index in table.indexes if "mysql" in index.forced}
+    found = set()
+    for query in load_queries(OWN, engines=("mysql",)).values():
+        for variant in query.variants:
+            for step in variant.compiled("mysql").steps:
+                names = set(re.findall(r"FORCE INDEX \((\w+)\)", step.sql)) - {"PRIMARY"}
+                assert all(name in query.plan for name in names), query.name
+                found |= names
+                if names:
+                    text = Path(query.sources["mysql"].file).read_text(encoding="utf-8")
+                    assert "fails without it" in text, query.name
+    assert found == forced
 
 
 def test_the_same_queries_exist_on_every_engine():

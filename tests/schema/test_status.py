@@ -78,9 +78,14 @@ async def test_a_dropped_index_is_reported_with_the_statement_that_restores_it(
     assert found.state == "drift"
     assert len(found.drift) == 1
     assert f"{index} on {table} is missing" in found.drift[0].message
-    # A gateway still starts: it is only slower, or less strict, and says so.
-    await setup_schema(migrated_config)
-    assert f"{index} on {table} is missing" in caplog.text
+    if (engine, index) == ("mysql", "ix_events_run"):
+        # A query names it, and would fail.
+        with pytest.raises(SchemaDriftError, match=rf"{index} on {table} is missing"):
+            await setup_schema(migrated_config)
+    else:
+        # A gateway still starts: it is only slower, or less strict, and says so.
+        await setup_schema(migrated_config)
+        assert f"{index} on {table} is missing" in caplog.text
     await _restored(found, migrated_config, client)
 
 

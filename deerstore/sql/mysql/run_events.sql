@@ -231,8 +231,8 @@ LIMIT 1;
 -- doc: A page of a thread's messages.
 -- doc: `before` and `after` bound the page below and above. Without `after` the page ends at its
 -- doc: high end and comes newest first; with it, it begins at its low end, oldest first.
--- plan: run_events.ix_events_thread_cat_seq; forced, since the planner would walk the thread by
--- plan: uq_events_thread_seq to a page in its middle
+-- plan: run_events.ix_events_thread_cat_seq, forced (the statement fails without it), since the
+-- plan: planner would walk the thread by uq_events_thread_seq to a page in its middle
 -- param thread_id: text
 -- param limit: int
 -- param before_seq: int
@@ -275,8 +275,8 @@ LIMIT :limit;
 -- doc: A page of a run's messages.
 -- doc: `before` and `after` bound the page below and above. Without `after` the page ends at its
 -- doc: high end and comes newest first; with it, it begins at its low end, oldest first.
--- plan: run_events.ix_events_run; forced, since the planner would walk the thread by
--- plan: uq_events_thread_seq to a page in its middle
+-- plan: run_events.ix_events_run, forced (the statement fails without it), since the planner would
+-- plan: walk the thread by uq_events_thread_seq to a page in its middle
 -- param thread_id: text
 -- param run_id: text
 -- param limit: int
@@ -322,8 +322,8 @@ LIMIT :limit;
 -- doc: metadata has this task_id; in metadata that the engine cannot decode it is looked for as
 -- doc: text. Without `after` the page is the newest and comes newest first; with it, it begins
 -- doc: above after_seq, oldest first.
--- plan: run_events.ix_events_run; forced, since the planner would walk the thread by
--- plan: uq_events_thread_seq to a page in its middle
+-- plan: run_events.ix_events_run, forced (the statement fails without it), since the planner would
+-- plan: walk the thread by uq_events_thread_seq to a page in its middle
 -- param thread_id: text
 -- param run_id: text
 -- param limit: int
@@ -380,7 +380,8 @@ LIMIT :limit;
 -- doc: The seq of the last answer of a model in each run; null for a run without one. `visible`
 -- doc: leaves out hidden messages and middleware's. Both marks are looked for in the text of the
 -- doc: JSON, where an unescaped key cannot be part of somebody's words.
--- plan: run_events.ix_events_run, newest first, once per run
+-- plan: run_events.ix_events_run, forced (the statement fails without it); newest first, once per
+-- plan: run
 -- param thread_id: text
 -- param run_ids: text[]
 -- param user_id: text

@@ -404,8 +404,8 @@ LIMIT :limit OFFSET :offset;
 
 -- name: runs.list_runs_before :many
 -- doc: The next page of a thread's runs after the run before_run_id, in the same order.
--- plan: runs.ix_runs_thread_created, backwards from the mark; forced, since the planner would sort
--- plan: the whole thread
+-- plan: runs.ix_runs_thread_created, forced (the statement fails without it), since the planner would
+-- plan: sort the whole thread; backwards from the mark
 -- param thread_id: text
 -- param before_run_id: text
 -- param user_id: text
@@ -677,7 +677,7 @@ WHERE run_id = :run_id
 
 -- name: runs.delete_runs_by_thread :affected
 -- doc: Remove all runs of a thread.
--- plan: runs.ix_runs_thread_id
+-- plan: runs.ix_runs_thread_status
 -- param thread_id: text
 -- param user_id: text
 -- variant owner: off | on
