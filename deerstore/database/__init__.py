@@ -16,5 +16,6 @@ from deerstore.database.database import Database
 from deerstore.database.executor import Executor
 from deerstore.database.rows import Row
 from deerstore.database.session import Session
+from deerstore.database.units import Unit
 
-__all__ = ["Database", "Executor", "Row", "Session"]
+__all__ = ["Database", "Executor", "Row", "Session", "Unit"]

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from deerstore.database.calls import Connections, Failure, Lane, timed_portions
 from deerstore.database.catalog import deerstore_queries
-from deerstore.database.engine import ALONE, Connection, Engine, Result
-from deerstore.database.executor import Executor
+from deerstore.database.engine import ALONE, Connection, Engine, Result, RunQuery
+from deerstore.database.executor import Executor, log_sql
 from deerstore.database.joined import may_join
 from deerstore.database.pool import Pool
 from deerstore.database.retry import ATTEMPTS, pause
 from deerstore.database.session import Session
+from deerstore.database.units import Unit, run_through
 from deerstore.errors import MissingExtraError, RetryableError
-from deerstore.queries import CompiledQuery
+from deerstore.queries import CompiledQuery, Query
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
@@ -100,6 +101,29 @@ class Database(Executor):
         async with self.transaction() as session:
             return await work(session)
 
+    async def unit(self, work: Callable[[], Unit[T]], *, writes: bool = True) -> T:
+        """Run a unit of several queries; on SQLite in one trip."""
+        if not self._connections.engine.one_trip_units:
+            return await super().unit(work, writes=writes)
+        wanted: CompiledQuery | None = None
+
+        def through(run: RunQuery) -> T:
+            def ask(query: Query, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+                nonlocal wanted
+                wanted = query.compiled(self._connections.engine.codec)
+                bound = wanted.bind(params)
+                if self._connections.echo:
+                    log_sql(wanted)
+                return self._typed(wanted, run(wanted, bound))
+
+            return run_through(work(), ask)
+
+        return await self._on_connection(
+            lambda connection: connection.run_unit(through, writes=writes),
+            writes=writes,
+            query=lambda: wanted,
+        )
+
     async def on_connection(self, work: Callable[[Connection], Awaitable[T]], *, writes: bool) -> T:
         """Run code that needs a connection itself, under the rules that hold for a statement.
 
@@ -107,18 +131,7 @@ class Database(Executor):
         bounded by ``command_timeout``, and may be cancelled. What it does has to be one unit: the
         connection must be out of any transaction when it returns.
         """
-        lane = self._connections.writing if writes else self._connections.reading
-        connection = await self._connections.enter(lane, None)
-        connection.deadline.start()
-        try:
-            result = await work(connection)
-        except BaseException as error:  # noqa: BLE001 - told apart in _failed
-            failure = await self._failed(lane, connection, None, error)
-            raise failure.error from failure.error.__cause__
-        connection.deadline.stop()
-        lane.pool.release(connection)
-        lane.leave()
-        return result
+        return await self._on_connection(work, writes=writes, query=lambda: None)
 
     async def aclose(self) -> None:
         """Let work in flight finish for a bounded time, then close everything.
@@ -205,6 +218,26 @@ class Database(Executor):
             result = await work(connection)
         except BaseException as error:  # noqa: BLE001 - told apart in _failed
             return await self._failed(lane, connection, query, error)
+        connection.deadline.stop()
+        lane.pool.release(connection)
+        lane.leave()
+        return result
+
+    async def _on_connection(
+        self,
+        work: Callable[[Connection], Awaitable[T]],
+        *,
+        writes: bool,
+        query: Callable[[], CompiledQuery | None],
+    ) -> T:
+        lane = self._connections.writing if writes else self._connections.reading
+        connection = await self._connections.enter(lane, None)
+        connection.deadline.start()
+        try:
+            result = await work(connection)
+        except BaseException as error:  # noqa: BLE001 - told apart in _failed
+            failure = await self._failed(lane, connection, query(), error)
+            raise failure.error from failure.error.__cause__
         connection.deadline.stop()
         lane.pool.release(connection)
         lane.leave()

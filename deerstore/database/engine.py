@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from deerstore.database.gate import WriterGate
 from deerstore.database.undeclared import Kinds, typed_rows
@@ -22,10 +22,13 @@ __all__ = [
     "Deadline",
     "Engine",
     "Result",
+    "RunQuery",
     "Scope",
     "Verdict",
     "lock_patience",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -40,6 +43,10 @@ class Result:
     """Column names, where rows were wanted and the query does not declare them."""
     kinds: Kinds = ()
     """What is known of the types of such columns."""
+
+
+RunQuery: TypeAlias = Callable[[CompiledQuery, Sequence[Any]], Result]
+"""Runs one query, there and then."""
 
 
 class Scope(NamedTuple):
@@ -158,6 +165,13 @@ class Connection(ABC):
         """
         raise NotImplementedError
 
+    async def run_unit(self, through: Callable[[RunQuery], T], *, writes: bool) -> T:
+        """Go through several queries without a return to the caller between them.
+
+        One that ``writes`` is a transaction of its own. For engines with ``one_trip_units``.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     async def run_many(
         self, query: CompiledQuery, bound: Sequence[Sequence[Any]], scope: Scope
@@ -222,6 +236,8 @@ class Engine(ABC):
 
     name: str
     codec: Codec
+    one_trip_units = False
+    """Whether several queries with Python between them can be one trip."""
 
     @abstractmethod
     async def connect(self) -> Connection:

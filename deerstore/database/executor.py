@@ -12,10 +12,11 @@ from deerstore.database.calls import Connections
 from deerstore.database.engine import Result
 from deerstore.database.failures import execution_error
 from deerstore.database.rows import Row, build_rows
+from deerstore.database.units import Unit, converse
 from deerstore.errors import InvalidValueError, NotFoundError
 from deerstore.queries import CompiledQuery, Query, QueryCatalog
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "log_sql"]
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -108,7 +109,7 @@ class Executor(ABC):
         compiled = query.compiled(self._connections.engine.codec)
         bound = compiled.bind(params)
         if self._connections.echo:
-            _echo(compiled)
+            log_sql(compiled)
         return self._typed(compiled, await self._run(compiled, bound, rows=True))
 
     @overload
@@ -134,7 +135,7 @@ class Executor(ABC):
             raise InvalidValueError("batch must be a whole number of at least 1", field="batch")
         bound = compiled.bind(params)
         if self._connections.echo:
-            _echo(compiled)
+            log_sql(compiled)
         async with aclosing(self._portions(compiled, bound, batch)) as portions:
             async for portion in portions:
                 rows = self._typed(compiled, portion)
@@ -148,7 +149,7 @@ class Executor(ABC):
         compiled = query.compiled(self._connections.engine.codec)
         bound = compiled.bind(params)
         if self._connections.echo:
-            _echo(compiled)
+            log_sql(compiled)
         return (await self._run(compiled, bound, rows=False)).count
 
     async def execute_many(self, query: Query, rows: Sequence[Mapping[str, Any]], /) -> int:
@@ -162,7 +163,7 @@ class Executor(ABC):
         if not bound:
             return 0
         if self._connections.echo:
-            _echo(compiled)
+            log_sql(compiled)
         count = await self._run_many(compiled, bound)
         return len(bound) if compiled.cardinality == "exec" else count
 
@@ -183,6 +184,17 @@ class Executor(ABC):
         after each deadlock or serialization failure. On a session once, in a savepoint: the
         transaction is the caller's, and so is the :class:`~deerstore.errors.RetryableError`.
         """
+
+    async def unit(self, work: Callable[[], Unit[T]], *, writes: bool = True) -> T:
+        """Run a :data:`~deerstore.database.units.Unit`: several queries with Python between them.
+
+        One that writes is all or nothing and is repeated as :meth:`retrying` does, for which
+        ``work`` makes a new generator each time. One that only reads is a row of single
+        statements. On a database over SQLite either is one trip.
+        """
+        if not writes:
+            return await converse(work(), self.fetch_tuples)
+        return await self.retrying(lambda tx: converse(work(), tx.fetch_tuples))
 
     @property
     def catalog(self) -> QueryCatalog:
@@ -210,7 +222,7 @@ class Executor(ABC):
         compiled = query.compiled(self._connections.engine.codec)
         bound = compiled.bind(params)
         if self._connections.echo:
-            _echo(compiled)
+            log_sql(compiled)
         result = await self._run(compiled, bound, rows=True)
         rows = self._typed(compiled, result)
         if at_most_one and len(rows) > 1:
@@ -223,7 +235,8 @@ class Executor(ABC):
         return query.decode_rows(result.rows)
 
 
-def _echo(query: CompiledQuery) -> None:
+def log_sql(query: CompiledQuery) -> None:
+    """What ``echo_sql`` asks for: the statements, never their values."""
     for step in query.steps:
         _sql_log.info("%s", step.sql, extra={"query": query.name})
 

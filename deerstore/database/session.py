@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from deerstore.database.calls import Connections, Lane, diagnose, timed_portions
-from deerstore.database.catalog import is_own
+from deerstore.database.catalog import may_fail
 from deerstore.database.engine import ALONE, Connection, Result, Scope
 from deerstore.database.executor import Executor
 from deerstore.database.failures import execution_error
@@ -200,7 +200,7 @@ class Session(Executor):
             begin=not self._begun,
             inside=True,
             savepoints=self._savepoints.pending() if query.writes else (),
-            guarded=not is_own(query),
+            guarded=may_fail(query),
         )
 
     async def _operate(

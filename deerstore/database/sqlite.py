@@ -20,6 +20,7 @@ from deerstore.database.engine import (
     Deadline,
     Engine,
     Result,
+    RunQuery,
     Scope,
     Verdict,
     lock_patience,
@@ -112,6 +113,10 @@ class SQLiteConnection(Connection):
         outcomes = await self._worker.call(self._side.run_together, writes)
         return outcomes
 
+    async def run_unit(self, through: Callable[[RunQuery], T], *, writes: bool) -> T:
+        result: T = await self._worker.call(self._side.run_unit, through, writes)
+        return result
+
     async def run_many(
         self, query: CompiledQuery, bound: Sequence[Sequence[Any]], scope: Scope
     ) -> int:
@@ -203,6 +208,7 @@ class SQLiteEngine(Engine):
     """One file; readers beside one writer."""
 
     name = "sqlite"
+    one_trip_units = True
 
     def __init__(self, config: StorageConfig) -> None:
         self.path = config.targets.sqlite_path()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deerstore.database.engine import Result, Scope
+from deerstore.database.engine import Result, RunQuery, Scope
 from deerstore.database.sqlite_types import DeclaredTypes
 from deerstore.database.undeclared import Kinds
 from deerstore.queries import CompiledQuery, CompiledStep
@@ -151,6 +151,16 @@ class ThreadSide:
         else:
             self.execute(f"RELEASE {_GUARD}")
         return result
+
+    def run_unit(self, through: Callable[[RunQuery], T], writes: bool) -> T:
+        """Several queries with Python between them."""
+
+        def run(query: CompiledQuery, bound: Sequence[Any]) -> Result:
+            return self._steps(query, bound, rows=True)
+
+        if not writes:
+            return through(run)
+        return self.alone(lambda: through(run), writing=True)
 
     def run_many(self, query: CompiledQuery, bound: Sequence[Sequence[Any]], scope: Scope) -> int:
         """A query once per set of arguments, all or nothing."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deerstore.database import Executor
+from deerstore.database import Executor, Unit
 from deerstore.errors import DuplicateIdError
 from deerstore.repositories.checks import optional_identifier, owned
 from deerstore.repositories.contracts.threads import (
@@ -150,8 +150,8 @@ class SqlThreadMetaRepository:
         locking = statement("threads.lock_metadata", owner=owned(params, user_id))
         writing = statement("threads.write_metadata", touch=touch)
 
-        async def merge(executor: Executor) -> bool:
-            rows = await executor.fetch_tuples(locking, params)
+        def merge() -> Unit[bool]:
+            rows = yield locking, params
             if not rows:
                 return False
             # Old rows may hold NaN, which stays.
@@ -161,10 +161,10 @@ class SqlThreadMetaRepository:
             changes = {"thread_id": params["thread_id"], "metadata": merged}
             if touch:
                 changes["updated_at"] = utcnow()
-            await executor.execute(writing, **changes)
+            yield writing, changes
             return True
 
-        return await self._executor.retrying(merge)
+        return await self._executor.unit(merge)
 
     async def update_owner(
         self,
@@ -229,30 +229,13 @@ class SqlThreadMetaRepository:
             query = statement("metadata_match.search_threads", match="one", order=chosen)
             rows = await self._executor.fetch_tuples(query, {**driving, **page})
         else:
-            driving = filters.pop(await self._rarest(filters))
-            query = statement("metadata_match.search_threads", match="all", order=chosen)
-            rows = await self._executor.fetch_tuples(
-                query, {**driving, **page, "more_filters": json.dumps(filters)}
+            rows = await self._executor.unit(
+                lambda: _search_by_several(filters, page, chosen), writes=False
             )
         return [_build(row) for row in rows]
 
     async def count_threads(self) -> int:
         return int(await self._executor.fetch_value(statement("threads.count_threads")))
-
-    async def _rarest(self, filters: list[Filter]) -> int:
-        """The position of the filter to drive a search from.
-
-        Looking costs as much as the rarest filter has threads, at most the last depth; beyond it
-        all are so frequent that a page is full soon, whichever drives.
-        """
-        asked = json.dumps([{"position": n, **each} for n, each in enumerate(filters)])
-        for depth in _DEPTHS:
-            rows = await self._executor.fetch_tuples(
-                statement("metadata_match.rare_filter"), {"filters": asked, "depth": depth}
-            )
-            if rows:
-                return int(rows[0][0])
-        return 0
 
     async def _update(
         self, name: str, thread_id: IdLike, user_id: IdLike | None, **changes: Any
@@ -264,6 +247,27 @@ class SqlThreadMetaRepository:
         }
         query = statement(name, owner=owned(params, user_id))
         return await self._executor.execute(query, **params) > 0
+
+
+def _search_by_several(
+    filters: list[Filter], page: dict[str, int], order: str
+) -> Unit[list[tuple[Any, ...]]]:
+    """A search that is driven by the rarest of its filters.
+
+    Looking for it costs as much as that one has threads, at most the last depth; beyond it all are
+    so frequent that a page is full soon, whichever drives.
+    """
+    asked = json.dumps([{"position": n, **each} for n, each in enumerate(filters)])
+    rare = statement("metadata_match.rare_filter")
+    rarest = 0
+    for depth in _DEPTHS:
+        found = yield rare, {"filters": asked, "depth": depth}
+        if found:
+            rarest = int(found[0][0])
+            break
+    more = filters[:rarest] + filters[rarest + 1 :]
+    query = statement("metadata_match.search_threads", match="all", order=order)
+    return (yield query, {**filters[rarest], **page, "more_filters": json.dumps(more)})
 
 
 def _name(display_name: str | None) -> str | None:

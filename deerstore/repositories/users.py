@@ -37,6 +37,7 @@ FIELDS = (
 )
 _build: Callable[[Any], User] = row_builder(User, FIELDS)
 _ATTEMPTS = 3
+_DUPLICATE = "23505"
 _EMAIL_LENGTH = 320
 
 
@@ -86,17 +87,23 @@ class SqlUserRepository:
     async def update_user(self, user: User) -> User:
         params = _checked(user)
         del params["created_at"]
-        await self._refuse(params)
-        try:
-            async with self._executor.atomic() as tx:
-                rows = await tx.fetch_tuples(statement("users.update_user"), params)
-        except QueryExecutionError as error:
-            # Somebody took the address or the identity since it was looked up.
-            await self._refuse(params, error)
-            raise
-        if not rows:
-            raise _missing(params["id"])
-        return _build(rows[0])
+        for _ in range(_ATTEMPTS):
+            try:
+                (found,) = await self._executor.fetch_tuples(statement("users.update_user"), params)
+            except QueryExecutionError as error:
+                if error.sqlstate != _DUPLICATE:
+                    raise
+                # Somebody took the address or the identity since it was looked up.
+                continue
+            is_there, email_taken, oauth_taken, *changed = found
+            if not is_there:
+                raise UserNotFoundError(f"there is no user {params['id']!r}")
+            if email_taken:
+                raise _email_taken()
+            if oauth_taken:
+                raise _oauth_taken()
+            return _build(changed)
+        raise _kept_meeting_others(params["id"])
 
     async def count_users(self) -> int:
         return int(await self._executor.fetch_value(statement("users.count_users")))
@@ -128,24 +135,7 @@ class SqlUserRepository:
             if id_taken:
                 raise DuplicateIdError(f"there is a user {params['id']!r} already")
             # What stood in the way is gone again: another try.
-        raise RetryableError(f"user {params['id']!r} was in the way of others, and they of it")
-
-    async def _refuse(
-        self, params: dict[str, Any], cause: QueryExecutionError | None = None
-    ) -> None:
-        keys = {
-            key: params[key] for key in ("id", "email", "email_key", "oauth_provider", "oauth_id")
-        }
-        (conflicts,) = await self._executor.fetch_tuples(
-            statement("users.find_update_conflicts"), keys
-        )
-        is_there, email_taken, oauth_taken = conflicts
-        if not is_there:
-            raise _missing(params["id"]) from cause
-        if email_taken:
-            raise _email_taken() from cause
-        if oauth_taken:
-            raise _oauth_taken() from cause
+        raise _kept_meeting_others(params["id"])
 
 
 def _checked(user: UserCreate | User) -> dict[str, Any]:
@@ -171,8 +161,8 @@ def _address(email: str) -> tuple[str, str]:
     return address, text("email", fold_email(address), _EMAIL_LENGTH)
 
 
-def _missing(user_id: str) -> UserNotFoundError:
-    return UserNotFoundError(f"there is no user {user_id!r}")
+def _kept_meeting_others(user_id: str) -> RetryableError:
+    return RetryableError(f"user {user_id!r} was in the way of others, and they of it")
 
 
 def _email_taken() -> EmailAlreadyRegisteredError:

@@ -267,6 +267,35 @@ async def test_concurrent_updates_to_one_address(database: Database, other: Data
         ]
 
 
+async def test_an_address_taken_meanwhile_does_not_end_the_callers_transaction(
+    database: Database, other: Database
+) -> None:
+    import asyncio
+
+    users = build_user_repository(database)
+    first, second = [await users.create_user(create(id_)) for id_ in ("u1", "u2")]
+
+    async def late() -> None:
+        async with other.transaction() as session:
+            mine = build_user_repository(session)
+            await mine.create_user(create("u3"))
+            with pytest.raises(EmailAlreadyRegisteredError):
+                await mine.update_user(second.model_copy(update={"email": "wanted@example.com"}))
+            await mine.create_user(create("u4"))
+
+    async with database.transaction() as session:
+        await build_user_repository(session).update_user(
+            first.model_copy(update={"email": "Wanted@example.com"})
+        )
+        # It waits for the lock: of the file, or of the address in its index.
+        task = asyncio.ensure_future(late())
+        await asyncio.sleep(0.3)
+        assert not task.done()
+    await task
+    assert await users.count_users() == 4
+    assert await users.get_user_by_id("u2") == second
+
+
 async def test_concurrent_creation_of_one_address(database: Database, other: Database) -> None:
     import asyncio
 

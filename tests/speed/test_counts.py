@@ -13,7 +13,7 @@ COLUMNS = {"sqlite": 0, "postgres": 1, "mysql": 2}
 #: On SQLite, PostgreSQL and MySQL. What is not here is one trip everywhere: one statement with
 #: nothing around it, or on SQLite one unit of several. More are BEGIN, the statements, COMMIT.
 TRIPS = {
-    "users.update_user": (4, 5, 6),
+    "users.update_user": (1, 1, 5),
     "runs.admit_run": (1, 1, 4),
     "runs.renew_lease": (1, 1, 4),
     "runs.request_cancel": (1, 1, 4),
@@ -26,8 +26,8 @@ TRIPS = {
     "run_events.append_if_absent": (1, 4, 7),
     "run_events.delete_by_run": (1, 1, 4),
     "run_events.delete_by_thread": (1, 1, 4),
-    "threads.search_threads 10, three filters": (2, 2, 2),
-    "threads.merge_thread_metadata": (3, 4, 4),
+    "threads.search_threads 10, three filters": (1, 2, 2),
+    "threads.merge_thread_metadata": (1, 4, 4),
     "feedback.upsert_feedback": (1, 1, 4),
 }
 

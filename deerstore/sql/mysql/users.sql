@@ -117,34 +117,6 @@ SELECT
     EXISTS (SELECT 1 FROM users WHERE id = :id) AS id_taken,
     EXISTS (SELECT 1 FROM users WHERE system_role = 'admin') AS admin_exists;
 
--- name: users.find_update_conflicts :one
--- doc: Whether an account is there, and which keys it would take from another one. An address that
--- doc: stays as it is takes nothing, not even from an adopted account that differs from it by case.
--- plan: users: its primary key and its unique indexes, one look-up each
--- param id: text
--- param email: text
--- param email_key: text
--- param oauth_provider: text?
--- param oauth_id: text?
--- column is_there: bool
--- column email_taken: bool
--- column oauth_taken: bool
-SELECT
-    EXISTS (SELECT 1 FROM users WHERE id = :id) AS is_there,
-    NOT EXISTS (SELECT 1 FROM users WHERE id = :id AND email = :email)
-    AND (
-        EXISTS (SELECT 1 FROM users WHERE email = :email)
-        OR EXISTS (SELECT 1 FROM users WHERE email_key = :email_key AND id <> :id)
-        OR EXISTS (
-            SELECT 1 FROM users
-            WHERE email_key IS NULL AND LOWER(email) = :email_key AND id <> :id
-        )
-    ) AS email_taken,
-    EXISTS (
-        SELECT 1 FROM users
-        WHERE oauth_provider = :oauth_provider AND oauth_id = :oauth_id AND id <> :id
-    ) AS oauth_taken;
-
 -- name: users.get_user_by_id :optional
 -- doc: One account by its id.
 -- plan: users primary key
@@ -283,10 +255,12 @@ WHERE system_role = 'admin'
 ORDER BY created_at, id
 LIMIT 1;
 
--- name: users.update_user :optional
--- doc: Change an account, but for its id and created_at; gives it as it is then. An address that
--- doc: stays as it is keeps its key, so an adopted account without one stays without.
--- plan: users primary key
+-- name: users.update_user :one
+-- doc: Change an account, but for its id and created_at, unless one of its keys is another account's.
+-- doc: Gives what stood in the way, and the account as it is then: its columns are NULL when it was
+-- doc: not changed. An address that stays as it is takes nothing, not even from an adopted account
+-- doc: that differs from it by case, and keeps its key, so one without a key stays without.
+-- plan: users: its primary key and its unique indexes, one look-up each
 -- param id: text
 -- param email: text
 -- param email_key: text
@@ -296,15 +270,35 @@ LIMIT 1;
 -- param oauth_id: text?
 -- param needs_setup: bool
 -- param token_version: int
--- column id: text
--- column email: text
+-- column is_there: bool
+-- column email_taken: bool
+-- column oauth_taken: bool
+-- column id: text?
+-- column email: text?
 -- column password_hash: text?
--- column system_role: text
--- column created_at: timestamp
+-- column system_role: text?
+-- column created_at: timestamp?
 -- column oauth_provider: text?
 -- column oauth_id: text?
--- column needs_setup: bool
--- column token_version: int
+-- column needs_setup: bool?
+-- column token_version: int?
+-- step check -> is_there, email_taken, oauth_taken
+SELECT
+    EXISTS (SELECT 1 FROM users WHERE id = :id) AS is_there,
+    NOT EXISTS (SELECT 1 FROM users WHERE id = :id AND email = :email)
+    AND (
+        EXISTS (SELECT 1 FROM users WHERE email = :email)
+        OR EXISTS (SELECT 1 FROM users WHERE email_key = :email_key AND id <> :id)
+        OR EXISTS (
+            SELECT 1 FROM users
+            WHERE email_key IS NULL AND LOWER(email) = :email_key AND id <> :id
+        )
+    ) AS email_taken,
+    EXISTS (
+        SELECT 1 FROM users
+        WHERE oauth_provider = :oauth_provider AND oauth_id = :oauth_id AND id <> :id
+    ) AS oauth_taken;
+
 -- step change
 -- MySQL assigns from left to right: email_key is decided while email is still the old one.
 UPDATE users
@@ -317,21 +311,24 @@ SET
     oauth_id = :oauth_id,
     needs_setup = :needs_setup,
     token_version = :token_version
-WHERE id = :id;
+WHERE id = :id AND :email_taken = 0 AND :oauth_taken = 0;
 
 -- step read
 SELECT
-    id,
-    email,
-    password_hash,
-    system_role,
-    created_at,
-    oauth_provider,
-    oauth_id,
-    needs_setup,
-    token_version
-FROM users
-WHERE id = :id;
+    :is_there AS is_there,
+    :email_taken AS email_taken,
+    :oauth_taken AS oauth_taken,
+    changed.id,
+    changed.email,
+    changed.password_hash,
+    changed.system_role,
+    changed.created_at,
+    changed.oauth_provider,
+    changed.oauth_id,
+    changed.needs_setup,
+    changed.token_version
+FROM (SELECT 1 AS present) AS one
+LEFT JOIN users AS changed ON changed.id = :id AND :email_taken = 0 AND :oauth_taken = 0;
 
 -- name: users.count_users :value
 -- doc: How many accounts there are.

@@ -117,34 +117,6 @@ SELECT
     EXISTS (SELECT 1 FROM users WHERE id = :id) AS id_taken,
     EXISTS (SELECT 1 FROM users WHERE system_role = 'admin') AS admin_exists;
 
--- name: users.find_update_conflicts :one
--- doc: Whether an account is there, and which keys it would take from another one. An address that
--- doc: stays as it is takes nothing, not even from an adopted account that differs from it by case.
--- plan: users: its primary key and its unique indexes, one look-up each
--- param id: text
--- param email: text
--- param email_key: text
--- param oauth_provider: text?
--- param oauth_id: text?
--- column is_there: bool
--- column email_taken: bool
--- column oauth_taken: bool
-SELECT
-    EXISTS (SELECT 1 FROM users WHERE id = :id) AS is_there,
-    NOT EXISTS (SELECT 1 FROM users WHERE id = :id AND email = :email)
-    AND (
-        EXISTS (SELECT 1 FROM users WHERE email = :email)
-        OR EXISTS (SELECT 1 FROM users WHERE email_key = :email_key AND id <> :id)
-        OR EXISTS (
-            SELECT 1 FROM users
-            WHERE email_key IS NULL AND LOWER(email) = :email_key AND id <> :id
-        )
-    ) AS email_taken,
-    EXISTS (
-        SELECT 1 FROM users
-        WHERE oauth_provider = :oauth_provider AND oauth_id = :oauth_id AND id <> :id
-    ) AS oauth_taken;
-
 -- name: users.get_user_by_id :optional
 -- doc: One account by its id.
 -- plan: users primary key
@@ -283,10 +255,12 @@ WHERE system_role = 'admin'
 ORDER BY created_at, id COLLATE "C"
 LIMIT 1;
 
--- name: users.update_user :optional
--- doc: Change an account, but for its id and created_at; gives it as it is then. An address that
--- doc: stays as it is keeps its key, so an adopted account without one stays without.
--- plan: users primary key
+-- name: users.update_user :one
+-- doc: Change an account, but for its id and created_at, unless one of its keys is another account's.
+-- doc: Gives what stood in the way, and the account as it is then: its columns are NULL when it was
+-- doc: not changed. An address that stays as it is takes nothing, not even from an adopted account
+-- doc: that differs from it by case, and keeps its key, so one without a key stays without.
+-- plan: users: its primary key and its unique indexes, one look-up each
 -- param id: text
 -- param email: text
 -- param email_key: text
@@ -296,38 +270,78 @@ LIMIT 1;
 -- param oauth_id: text?
 -- param needs_setup: bool
 -- param token_version: int
--- column id: text
--- column email: text
+-- column is_there: bool
+-- column email_taken: bool
+-- column oauth_taken: bool
+-- column id: text?
+-- column email: text?
 -- column password_hash: text?
--- column system_role: text
--- column created_at: timestamp
+-- column system_role: text?
+-- column created_at: timestamp?
 -- column oauth_provider: text?
 -- column oauth_id: text?
--- column needs_setup: bool
--- column token_version: int
-UPDATE users
-SET
-    email_key = CASE
-        WHEN email = CAST(:email AS text) THEN email_key ELSE CAST(:email_key AS text)
-    END,
-    email = CAST(:email AS text),
-    password_hash = :password_hash,
-    system_role = :system_role,
-    oauth_provider = :oauth_provider,
-    oauth_id = :oauth_id,
-    needs_setup = :needs_setup,
-    token_version = :token_version
-WHERE id = :id
-RETURNING
-    id,
-    email,
-    password_hash,
-    system_role,
-    created_at,
-    oauth_provider,
-    oauth_id,
-    needs_setup,
-    token_version;
+-- column needs_setup: bool?
+-- column token_version: int?
+WITH conflicts AS (
+    SELECT
+        EXISTS (SELECT 1 FROM users WHERE id = :id) AS is_there,
+        NOT EXISTS (SELECT 1 FROM users WHERE id = :id AND email = :email)
+        AND (
+            EXISTS (SELECT 1 FROM users WHERE email = :email)
+            OR EXISTS (SELECT 1 FROM users WHERE email_key = :email_key AND id <> :id)
+            OR EXISTS (
+                SELECT 1 FROM users
+                WHERE email_key IS NULL AND LOWER(email) = :email_key AND id <> :id
+            )
+        ) AS email_taken,
+        EXISTS (
+            SELECT 1 FROM users
+            WHERE oauth_provider = :oauth_provider AND oauth_id = :oauth_id AND id <> :id
+        ) AS oauth_taken
+),
+
+changed AS (
+    UPDATE users AS u
+    SET
+        email_key = CASE
+            WHEN u.email = CAST(:email AS text) THEN u.email_key ELSE CAST(:email_key AS text)
+        END,
+        email = CAST(:email AS text),
+        password_hash = :password_hash,
+        system_role = :system_role,
+        oauth_provider = :oauth_provider,
+        oauth_id = :oauth_id,
+        needs_setup = :needs_setup,
+        token_version = :token_version
+    FROM conflicts
+    WHERE u.id = :id AND NOT conflicts.email_taken AND NOT conflicts.oauth_taken
+    RETURNING
+        u.id,
+        u.email,
+        u.password_hash,
+        u.system_role,
+        u.created_at,
+        u.oauth_provider,
+        u.oauth_id,
+        u.needs_setup,
+        u.token_version
+)
+
+SELECT
+    conflicts.is_there,
+    conflicts.email_taken,
+    conflicts.oauth_taken,
+    changed.id,
+    changed.email,
+    changed.password_hash,
+    changed.system_role,
+    changed.created_at,
+    changed.oauth_provider,
+    changed.oauth_id,
+    changed.needs_setup,
+    changed.token_version
+FROM conflicts
+LEFT JOIN changed ON TRUE;
 
 -- name: users.count_users :value
 -- doc: How many accounts there are.

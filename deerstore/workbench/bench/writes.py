@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
-from deerstore.repositories import FeedbackCreate, RunCreate, ThreadMetaCreate, UserCreate
+from deerstore.repositories import FeedbackCreate, RunCreate, ThreadMetaCreate, User, UserCreate
 from deerstore.workbench.bench.operation import Operation, Repositories, Work
 from deerstore.workbench.bench.seed import EVENT_METADATA, FIGURES, KWARGS, METADATA, event, new_run
 
@@ -39,10 +40,18 @@ def _user(key: str) -> UserCreate:
     )
 
 
-async def _update_user(to: Repositories, _: str) -> Any:
-    user = await to.users.get_user_by_id("bench-user-9")
-    assert user is not None
-    return await to.users.update_user(user)
+def _changed_user(key: str) -> User:
+    return User(
+        id="bench-user-9",
+        email="User.9@example.com",
+        password_hash="x" * 60,
+        system_role="user",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        oauth_provider="github",
+        oauth_id="9",
+        needs_setup=False,
+        token_version=len(key),
+    )
 
 
 async def _prepared_run(to: Repositories, key: str) -> Any:
@@ -119,7 +128,7 @@ def _mixed() -> Operation:
 
 WRITES = (
     _write("users.create_user", lambda to, user: to.users.create_user(user), given=_user),
-    _write("users.update_user", _update_user),
+    _write("users.update_user", lambda to, user: to.users.update_user(user), given=_changed_user),
     _write(
         "runs.create_run",
         lambda to, run: to.runs.create_run(run),
