@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from deerstore.values import decode_json, encode_exact_json
+from deerstore.json_text import decode_json, encode_exact_json
 
 __all__ = [
     "array_of",

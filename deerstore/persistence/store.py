@@ -27,10 +27,11 @@ from langgraph.store.base import (
 
 from deerstore.database.catalog import deerstore_queries
 from deerstore.errors import InvalidValueError
+from deerstore.json_text import encode_object
 from deerstore.persistence.calls import Calls
 from deerstore.persistence.matching import matches_filter, matches_namespace
 from deerstore.persistence.portable import KEY_LENGTH, NAMESPACE_LENGTH, check_json, check_name
-from deerstore.values import encode_object, page_bound, utcnow
+from deerstore.values import page_bound, utcnow
 
 if TYPE_CHECKING:
     from langgraph.store.base.batch import AsyncBatchedBaseStore

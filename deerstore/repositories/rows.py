@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from deerstore.values import decode_json
+from deerstore.json_text import decode_json
 
 __all__ = ["row_builder", "stored_value"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from deerstore.database import Executor
 from deerstore.errors import InvalidValueError
+from deerstore.json_text import encode_object_and_copy, stored_object
 from deerstore.repositories.checks import optional_identifier, owned
 from deerstore.repositories.contracts.run_events import (
     RunEvent,
@@ -16,24 +17,12 @@ from deerstore.repositories.contracts.run_events import (
 )
 from deerstore.repositories.contracts.types import IdLike
 from deerstore.repositories.event_content import (
-    content_as_read,
     decode_event,
     encode_content,
-    metadata_as_read,
 )
 from deerstore.repositories.rows import row_builder
 from deerstore.repositories.statements import statement
-from deerstore.values import (
-    as_utc,
-    encode_object,
-    identifier,
-    identifiers,
-    int64,
-    page_bound,
-    stored_object,
-    text,
-    utcnow,
-)
+from deerstore.values import as_utc, identifier, identifiers, int64, page_bound, text, utcnow
 
 __all__ = ["SqlRunEventRepository", "build_run_event_repository"]
 
@@ -53,8 +42,9 @@ _build: Callable[[Sequence[Any]], RunEvent] = row_builder(
 )
 
 
-_Row = tuple[str, str, str | None, str, str, str, str, str, datetime]
-"""An event as it goes to the database, in the order of ``_PARAMS``."""
+_Row = tuple[str, str, str | None, str, str, str, str, str, datetime, Any, dict[str, Any]]
+"""An event as it goes to the database, in the order of ``_PARAMS``, and behind that the content and
+the metadata that a later read will give."""
 
 _PARAMS = (
     "thread_id",
@@ -88,28 +78,33 @@ class SqlRunEventRepository:
     # -- appending -------------------------------------------------------------------------------
 
     async def append(self, event: RunEventCreate) -> RunEvent:
-        return (await self._append([event], [_checked(event, utcnow(), {})]))[0]
+        return (await self._append([_checked(event, utcnow(), {})]))[0]
 
     async def append_batch(self, events: Sequence[RunEventCreate]) -> list[RunEvent]:
-        given = list(events)
-        if not given:
-            return []
         now = utcnow()
         places: dict[_Place, _Place] = {}
-        return await self._append(
-            given, [_checked_at(index, event, now, places) for index, event in enumerate(given)]
-        )
+        rows: list[_Row] = []
+        try:
+            for event in events:
+                # One by one: how many were good tells which one is not.
+                rows.append(_checked(event, now, places))  # noqa: PERF401
+        except InvalidValueError as error:
+            index = len(rows)
+            raise InvalidValueError(
+                f"events[{index}]: {error}", field=error.field, index=index
+            ) from error
+        return await self._append(rows) if rows else []
 
     async def append_if_absent(self, event: RunEventCreate) -> tuple[RunEvent, bool]:
         row = _checked(event, utcnow(), {})
         query = statement("run_events.append_if_absent")
         ((*stored, created),) = await self._executor.fetch_tuples(
-            query, dict(zip(_PARAMS, row, strict=True))
+            query, dict(zip(_PARAMS, row, strict=False))
         )
         return _event(stored), created
 
-    async def _append(self, given: list[RunEventCreate], rows: list[_Row]) -> list[RunEvent]:
-        threads, runs, users, types, categories, contents, metadatas, formats, times = map(
+    async def _append(self, rows: list[_Row]) -> list[RunEvent]:
+        threads, runs, users, types, categories, contents, metadata, formats, times, *_ = map(
             list, zip(*rows, strict=True)
         )
         params: dict[str, Any] = {
@@ -120,7 +115,7 @@ class SqlRunEventRepository:
             "event_types": types,
             "categories": categories,
             "contents": contents,
-            "metadata": metadatas,
+            "metadata": metadata,
             "content_formats": formats,
             "created_times": times,
         }
@@ -132,22 +127,13 @@ class SqlRunEventRepository:
             name = "run_events.append_mixed"
             params["thread_ids"] = threads
             params["locked_threads"] = sorted(distinct)
-        # Copied now: the caller may change what it gave while the database is awaited.
-        kept = [
-            (
-                stored if form == "text" else content_as_read(event.content, stored, form),
-                {} if metadata == "{}" else metadata_as_read(event.metadata, metadata),
-            )
-            for event, stored, metadata, form in zip(
-                given, contents, metadatas, formats, strict=True
-            )
-        ]
         ((base,),) = await self._executor.fetch_tuples(statement(name), params)
-        seqs = range(base + 1, base + 1 + len(rows))
         return [
-            _build((*row[:5], content, metadata, seq, row[8]))
-            for row, (content, metadata), seq in zip(rows, kept, seqs, strict=True)
-        ]
+            _build((thread, run, user, kind, category, read, read_metadata, seq, created))
+            for seq, (
+                thread, run, user, kind, category, _, _, _, created, read, read_metadata
+            ) in enumerate(rows, base + 1)
+        ]  # fmt: skip
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -322,17 +308,6 @@ def _types(event_types: Iterable[str]) -> list[str]:
     return [text(f"event_types[{i}]", value) for i, value in enumerate(event_types)]
 
 
-def _checked_at(
-    index: int, event: RunEventCreate, now: datetime, places: dict[_Place, _Place]
-) -> _Row:
-    try:
-        return _checked(event, now, places)
-    except InvalidValueError as error:
-        raise InvalidValueError(
-            f"events[{index}]: {error}", field=error.field, index=index
-        ) from error
-
-
 def _checked(event: RunEventCreate, now: datetime, places: dict[_Place, _Place]) -> _Row:
     """The event as a row. ``places`` keeps what was checked for earlier events of the batch."""
     if not isinstance(event, RunEventCreate):
@@ -347,12 +322,16 @@ def _checked(event: RunEventCreate, now: datetime, places: dict[_Place, _Place])
             text("event_type", event.event_type, 32),
             text("category", event.category, 16),
         )
-    content, content_format = encode_content(event.content)
+    content, content_format, read = encode_content(event.content)
+    metadata, read_metadata = encode_object_and_copy("metadata", event.metadata)
     created = event.created_at
     return (
         *place,
         content,
-        encode_object("metadata", event.metadata),
+        metadata,
         content_format,
         now if created is None else as_utc("created_at", created),
+        # Copied now: the caller may change what it gave while the database is awaited.
+        read,
+        read_metadata,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from deerstore.json_text import encode_exact_json, encode_object, stored_object
 from deerstore.repositories.checks import (
     optional_free_text,
     optional_identifier,
@@ -12,18 +13,7 @@ from deerstore.repositories.checks import (
 )
 from deerstore.repositories.contracts.runs import RUN_STATUSES, Run, RunCreate
 from deerstore.repositories.rows import row_builder, stored_value
-from deerstore.values import (
-    as_utc,
-    choice,
-    encode_exact_json,
-    encode_object,
-    identifier,
-    int64,
-    stored_object,
-    summary,
-    text,
-    utcnow,
-)
+from deerstore.values import as_utc, choice, identifier, int64, summary, text, utcnow
 
 __all__ = ["build_run", "checked_figures", "checked_run", "new_run", "stored_model_name"]
 

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from deerstore.database import Executor
 from deerstore.errors import InvalidValueError, NotFoundError, RetryableError
+from deerstore.json_text import stored_object
 from deerstore.repositories.checks import (
     optional_free_text,
     optional_text,
@@ -50,7 +51,6 @@ from deerstore.values import (
     identifier,
     identifiers,
     page_bound,
-    stored_object,
     text,
     utcnow,
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from deerstore.database import Executor, Unit
 from deerstore.errors import DuplicateIdError
+from deerstore.json_text import decode_json, encode_exact_json, encode_object, stored_object
 from deerstore.repositories.checks import optional_identifier, owned
 from deerstore.repositories.contracts.threads import (
     ThreadMeta,
@@ -24,18 +25,7 @@ from deerstore.repositories.metadata_filters import (
 )
 from deerstore.repositories.rows import row_builder
 from deerstore.repositories.statements import statement
-from deerstore.values import (
-    choice,
-    decode_json,
-    encode_exact_json,
-    encode_object,
-    free_text,
-    identifier,
-    page_bound,
-    stored_object,
-    text,
-    utcnow,
-)
+from deerstore.values import choice, free_text, identifier, page_bound, text, utcnow
 
 __all__ = ["SqlThreadMetaRepository", "build_thread_meta_repository"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from deerstore.json_text import stored_object
 from deerstore.repositories.contracts.runs import ModelUsage, TokenUsage
-from deerstore.values import stored_object
 
 __all__ = ["summed"]
 

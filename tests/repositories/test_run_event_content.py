@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deerstore.errors import InvalidValueError
 from deerstore.repositories import RunEventCreate, build_run_event_repository
-from deerstore.repositories.event_content import content_as_read, decode_event, encode_content
+from deerstore.repositories.event_content import decode_event, encode_content
 from tests.repositories.test_run_events import INSERT
 
 if TYPE_CHECKING:
@@ -206,12 +206,9 @@ _json = st.recursive(
 @given(_json)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_encoding_is_exact(content: Any) -> None:
-    stored, content_format = encode_content(content)
+    stored, content_format, read_back = encode_content(content)
     stored.encode()
     assert "\x00" not in stored
-    for read in (
-        content_as_read(content, stored, content_format),
-        decode_event(stored, "{}", content_format)[0],
-    ):
+    for read in (read_back, decode_event(stored, "{}", content_format)[0]):
         # Two surrogates in a row are one character once they are JSON.
         assert same(json.loads(json.dumps(content)), json.loads(json.dumps(read)))
