@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from benchmarks.peers.aiosql_files import Aiosql
 from benchmarks.peers.core import Core
 from benchmarks.peers.engine import engine_for
-from benchmarks.peers.orm import Orm
+from benchmarks.peers.orm import Orm, OrmBulk
 from benchmarks.places import Place
 from deerstore.database import Database
 from deerstore.workbench.bench import OPERATIONS, Line, Operation, open_floor, repositories
@@ -41,7 +41,7 @@ async def measure_queries(
         database = await stack.enter_async_context(Database(place.config))
         engine = engine_for(place.config)
         stack.push_async_callback(engine.dispose)
-        peers: list[Any] = [Orm(engine), Core(engine)]
+        peers: list[Any] = [Orm(engine), OrmBulk(engine), Core(engine)]
         if place.kind in ("sqlite", "postgres"):
             peers.append(await stack.enter_async_context(Aiosql.open(place.config)))
         lines: dict[str, Line] = {}

@@ -58,9 +58,8 @@ def main(path: str) -> None:
 def _cells(of: dict[str, Any]) -> list[str]:
     floor = median(median(block) for block in of["floor"])
     shown = f"{floor / 1e3:.0f} µs" if floor < 1e6 else f"{floor / 1e6:.1f} ms"
-    orm = "–"
-    if "SQLAlchemy ORM" in of:
-        orm = f"{_ratio(of, 'SQLAlchemy ORM', 'deerstore')[0]:.1f}"
+    peers = [name for name in ("SQLAlchemy ORM", "SQLAlchemy ORM, bulk INSERT") if name in of]
+    orm = " / ".join(f"{_ratio(of, name, 'deerstore')[0]:.1f}" for name in peers)
     return [shown, f"{_ratio(of, 'deerstore', 'floor')[0]:.2f}", orm]
 
 
