@@ -14,6 +14,7 @@ COLOURS = {
     "floor": "#9aa0a6",
     "deerstore": "#2e7d32",
     "SQLAlchemy ORM": "#c62828",
+    "SQLAlchemy ORM, bulk INSERT": "#8e24aa",
     "SQLAlchemy Core": "#ef6c00",
     "aiosql": "#1565c0",
 }
