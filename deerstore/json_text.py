@@ -290,9 +290,23 @@ def stored_object(stored: Any) -> dict[str, Any]:
     if stored == "{}" or stored is None:
         return {}
     try:
+        # As decode_json() begins: a page has two or three of them per row.
+        value, end = _scan(stored, 0)
+        if end == len(stored) and type(value) is dict:
+            return value  # type: ignore[no-any-return]
         value = decode_json(stored)
-    except TypeError:
-        value = stored
+    except (TypeError, StopIteration):
+        value = _unusual_object(stored)
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {}
+
+
+def _unusual_object(stored: Any) -> Any:
+    try:
+        return decode_json(stored)
+    except TypeError:
+        # Not text: what an engine made of it.
+        return stored
+    except (ValueError, RecursionError):
+        return None
