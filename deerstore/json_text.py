@@ -293,7 +293,7 @@ def stored_object(stored: Any) -> dict[str, Any]:
         # As decode_json() begins: a page has two or three of them per row.
         value, end = _scan(stored, 0)
         if end == len(stored) and type(value) is dict:
-            return value  # type: ignore[no-any-return]
+            return value
         value = decode_json(stored)
     except (TypeError, StopIteration):
         value = _unusual_object(stored)
