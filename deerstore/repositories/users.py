@@ -87,6 +87,7 @@ class SqlUserRepository:
     async def update_user(self, user: User) -> User:
         params = _checked(user)
         del params["created_at"]
+        cause: QueryExecutionError | None = None
         for _ in range(_ATTEMPTS):
             try:
                 (found,) = await self._executor.fetch_tuples(statement("users.update_user"), params)
@@ -94,16 +95,17 @@ class SqlUserRepository:
                 if error.sqlstate != _DUPLICATE:
                     raise
                 # Somebody took the address or the identity since it was looked up.
+                cause = error
                 continue
             is_there, email_taken, oauth_taken, *changed = found
             if not is_there:
-                raise UserNotFoundError(f"there is no user {params['id']!r}")
+                raise UserNotFoundError(f"there is no user {params['id']!r}") from cause
             if email_taken:
-                raise _email_taken()
+                raise _email_taken() from cause
             if oauth_taken:
-                raise _oauth_taken()
+                raise _oauth_taken() from cause
             return _build(changed)
-        raise _kept_meeting_others(params["id"])
+        raise _kept_meeting_others(params["id"]) from cause
 
     async def count_users(self) -> int:
         return int(await self._executor.fetch_value(statement("users.count_users")))
