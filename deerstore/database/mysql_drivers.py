@@ -66,7 +66,9 @@ class _AioMySQL(Driver):
         from pymysql.constants import FIELD_TYPE
         from pymysql.converters import decoders
 
-        class QuietConnection(aiomysql.Connection):  # type: ignore[misc]
+        from deerstore.database.mysql_results import ChunkedConnection
+
+        class QuietConnection(ChunkedConnection):
             """The driver's cursors ask for the texts of warnings: a trip more, with values in.
 
             And it speaks up about a connection that was forgotten until its event loop is closed.
@@ -82,6 +84,7 @@ class _AioMySQL(Driver):
                     super().__del__()
 
         self._connection = QuietConnection
+        self._layouts: dict[str, Any] = {}
         self._streaming = aiomysql.SSCursor
         self.errors = (aiomysql.Error, aiomysql.Warning)
         self._decoders = {
@@ -104,6 +107,7 @@ class _AioMySQL(Driver):
         except BaseException:
             raw.close()
             raise
+        raw.read_in_chunks(self._layouts)
         return raw
 
     async def cursor(self, raw: Any) -> Any:
@@ -114,7 +118,11 @@ class _AioMySQL(Driver):
 
     async def execute(self, raw: Any, cursor: Any, sql: str, args: Sequence[Any]) -> None:
         # With arguments of its own the driver cannot bind bytes under PyMySQL 1.2.
-        await cursor.execute(mogrify(sql, args, raw))
+        raw.statement = sql
+        try:
+            await cursor.execute(mogrify(sql, args, raw))
+        finally:
+            raw.statement = None
 
     def is_closed(self, raw: Any) -> bool:
         # The driver's own pool looks at the reader, too: there is no public way to see an EOF.
