@@ -6,7 +6,7 @@ import contextlib
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from deerstore.database.codecs import decimal
@@ -198,7 +198,7 @@ class _AsyncMy(Driver):
 
 def _datetime(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+        return datetime.fromisoformat(text)
     except ValueError:
         # MySQL's zero date, which is no time.
         return None
