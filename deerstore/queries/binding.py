@@ -1,39 +1,40 @@
 """From a caller's parameters to a driver's arguments, with as little as possible in between.
 
-The types of the values of a call form its *signature*. A signature is checked once, and what has
-to be done for it is kept, so that a call whose values already have the right types costs a
-dictionary look-up, not a check per value. Values are never kept, and never shown in an error.
+The function that binds a query is written out for its parameters when the query is compiled, as
+dataclasses write their ``__init__``: a loop over parameters with a call for each would cost more
+than all that has to be done for them. Its source is made of positions, types and numbers; neither
+a name nor a value ever stands in it. A value that is ordinary for its type passes by a condition
+in the source, any other goes to its :class:`~deerstore.queries.checking.Check`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from itertools import repeat
 from operator import itemgetter
+from types import CodeType
 from typing import Any
-from uuid import UUID
 
 from deerstore.errors import InvalidValueError
+from deerstore.queries.checking import INT64, Check, all_one
 from deerstore.queries.header import near
-from deerstore.queries.model import Codec, CompiledStep, Parameter, ValueType
+from deerstore.queries.model import Codec, CompiledStep, Parameter, Transform
 
 __all__ = ["Binder", "build_binder"]
 
 Binder = Callable[[Mapping[str, Any]], tuple[Any, ...]]
-_Step = tuple[int, Callable[[Any], Any]]
 
-_INT64 = 2**63
-# A query has few signatures in practice; a json parameter may bring any class with it.
-_MOST_SIGNATURES = 64
-_EXACT: dict[str, type] = {
-    "text": str,
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "timestamp": datetime,
-    "bytes": bytes,
+#: What holds for most values, over the name of a variable: such a value needs no second look.
+_ORDINARY = {
+    "text": "type({v}) is str and '\\0' not in {v} and {v}.isascii()",
+    "int": f"type({{v}}) is int and {-INT64} <= {{v}} < {INT64}",
+    "float": "type({v}) is float and isfinite({v})",
+    "bool": "type({v}) is bool",
+    "timestamp": "type({v}) is datetime and {v}.tzinfo is UTC",
+    "bytes": "type({v}) is bytes",
 }
 
 
@@ -50,45 +51,45 @@ def build_binder(
     others may be given and are ignored.
     """
     names = tuple(parameter.name for parameter in params)
-    count = len(names)
-    pick = _picker(names)
-    checks = tuple(_Check(query, parameter, codec) for parameter in params)
-    signatures: dict[tuple[type, ...], tuple[_Step, ...]] = {}
-    assemble = _assembler(query, params, steps, checks)
 
-    def settle(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[_Step, ...]]:
-        settled = tuple(check.settle(value) for check, value in zip(checks, values, strict=True))
-        work = tuple(
-            (index, action)
-            for index, (check, value) in enumerate(zip(checks, settled, strict=True))
-            if (action := check.action(value)) is not None
+    def refuse(given: Mapping[str, Any]) -> None:
+        _refuse(query, declared, names, given)
+
+    def differ(place: int) -> InvalidValueError:
+        return InvalidValueError(
+            f"{query}: the lists of an ':each' step differ in length", field=names[place]
         )
-        kinds = tuple(map(type, values))
-        if kinds == tuple(map(type, settled)) and len(signatures) < _MOST_SIGNATURES:
-            signatures[kinds] = work
-        return settled, work
 
-    def bind(given: Mapping[str, Any]) -> tuple[Any, ...]:
-        if len(given) != count:
-            _refuse(query, declared, names, given)
-        try:
-            values = pick(given)
-        except KeyError:
-            _refuse(query, declared, names, given)
-            raise
-        work = signatures.get(tuple(map(type, values)))
-        if work is None:
-            values, work = settle(values)
-        if assemble is not None:
-            return assemble(values, work)
-        if work:
-            encoded = list(values)
-            for index, action in work:
-                encoded[index] = action(encoded[index])
-            return (tuple(encoded),)
-        return (values,)
-
+    space: dict[str, Any] = {
+        "UTC": UTC,
+        "datetime": datetime,
+        "differ": differ,
+        "isfinite": math.isfinite,
+        "refuse": refuse,
+        "repeat": repeat,
+    }
+    source = [f"if len(given) != {len(params)}: refuse(given)"]
+    if params:
+        space["pick"] = itemgetter(*names)
+        variables = ", ".join(f"v{place}" for place in range(len(params)))
+        source += [
+            "try:",
+            f"    {variables} = pick(given)",
+            "except KeyError:",
+            "    refuse(given)",
+            "    raise",
+        ]
+    source += _Writer(query, params, steps, codec, space).lines()
+    # Made of positions, types and numbers.
+    exec(_code("\n".join(["def bind(given):", *(f"    {line}" for line in source)])), space)  # noqa: S102
+    bind: Binder = space["bind"]
     return bind
+
+
+@cache
+def _code(source: str) -> CodeType:
+    """Many queries have the same parameters but for the names."""
+    return compile(source, "<bind>", "exec")
 
 
 def _refuse(
@@ -110,277 +111,167 @@ def _refuse(
         raise InvalidValueError(f"{query}: missing parameter{plural} {shown}", field=missing[0])
 
 
-def _nothing(_: Any) -> tuple[Any, ...]:
-    return ()
+class _Writer:
+    """Writes what is done with the values ``v0, v1, …``.
 
+    Afterwards ``v…`` are the driver's arguments, and ``c…`` the driver's elements of the lists of
+    which an ``:each`` step takes one after the other.
+    """
 
-def _picker(keys: Sequence[Any]) -> Callable[[Any], tuple[Any, ...]]:
-    if not keys:
-        return _nothing
-    if len(keys) == 1:
-        key = keys[0]
-        return lambda source: (source[key],)
-    return itemgetter(*keys)
+    def __init__(
+        self,
+        query: str,
+        params: tuple[Parameter, ...],
+        steps: tuple[CompiledStep, ...],
+        codec: Codec,
+        space: dict[str, Any],
+    ) -> None:
+        self._query = query
+        self._params = params
+        self._codec = codec
+        self._space = space
+        self._steps = steps
+        where = {parameter.name: place for place, parameter in enumerate(params)}
+        # A carried value has no place: it is not known yet.
+        self._orders = [[where.get(name) for name in step.order] for step in steps]
+        self._whole = self._taken(each=False)
+        self._parts = self._taken(each=True)
 
-
-def _assembler(
-    query: str,
-    params: tuple[Parameter, ...],
-    steps: tuple[CompiledStep, ...],
-    checks: tuple[_Check, ...],
-) -> Callable[[tuple[Any, ...], tuple[_Step, ...]], tuple[Any, ...]] | None:
-    """How encoded values become the steps' arguments; None when they are them already."""
-    names = tuple(parameter.name for parameter in params)
-    if len(steps) == 1 and not steps[0].each and steps[0].order == names:
-        return None
-    # A carried value is not known yet: it takes the None behind the last value.
-    where = {name: index for index, name in enumerate(names)}
-    positions = [tuple(where.get(name, len(names)) for name in step.order) for step in steps]
-    lists = {index for index, parameter in enumerate(params) if parameter.type.is_list}
-    plans = [
-        (step.each, _picker(places), places) for step, places in zip(steps, positions, strict=True)
-    ]
-    elementwise = {i for each, _, places in plans if each for i in places if i in lists}
-    # What no step wants as a whole is not encoded as a whole.
-    needed = {i for each, _, places in plans if not each for i in places}
-    parts_only = elementwise - needed
-
-    def rows(columns: dict[int, list[Any]], encoded: list[Any], places: tuple[int, ...]) -> Any:
-        lengths = {len(columns[place]) for place in places if place in columns}
-        if len(lengths) > 1:
-            raise InvalidValueError(
-                f"{query}: the lists of an ':each' step differ in length",
-                field=next(params[place].name for place in places if place in columns),
-            )
-        return list(
-            zip(
-                *(
-                    columns[place] if place in columns else repeat(encoded[place])
-                    for place in places
-                ),
-                strict=False,
-            )
-        )
-
-    def assemble(values: tuple[Any, ...], work: tuple[_Step, ...]) -> tuple[Any, ...]:
-        columns = {index: checks[index].elements(values[index]) for index in elementwise}
-        encoded = list(values)
-        for index, action in work:
-            if index not in parts_only:
-                encoded[index] = action(encoded[index])
-        encoded.append(None)
-        return tuple(
-            rows(columns, encoded, places) if each else take(encoded)
-            for each, take, places in plans
-        )
-
-    return assemble
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        # A string enum would reach the driver as itself.
-        return value if type(value) is str else str.__str__(value)
-    if isinstance(value, UUID):
-        return str(value)
-    raise TypeError
-
-
-def _as_int(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
-    raise TypeError
-
-
-def _as_float(value: Any) -> float:
-    if isinstance(value, float | int) and not isinstance(value, bool):
-        return float(value)
-    raise TypeError
-
-
-def _as_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise TypeError
-
-
-def _as_timestamp(value: Any) -> datetime:
-    if isinstance(value, datetime):
-        return value
-    raise TypeError
-
-
-def _as_json(value: Any) -> Any:
-    return value
-
-
-def _as_bytes(value: Any) -> bytes:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    raise TypeError
-
-
-_COERCE: dict[str, Callable[[Any], Any]] = {
-    "text": _as_text,
-    "int": _as_int,
-    "float": _as_float,
-    "bool": _as_bool,
-    "timestamp": _as_timestamp,
-    "json": _as_json,
-    "bytes": _as_bytes,
-}
-
-
-class _Check:
-    """The rules of one parameter: what is accepted, and how it is encoded."""
-
-    __slots__ = ("accepted", "base", "encode", "encode_list", "name", "query", "type")
-
-    def __init__(self, query: str, parameter: Parameter, codec: Codec) -> None:
-        self.query = query
-        self.name = parameter.name
-        self.type: ValueType = parameter.type
-        self.base = parameter.type.base
-        self.encode = codec.encoders.get(self.base)
-        self.encode_list = codec.encoders.get(f"{self.base}[]")
-        self.accepted: set[type] = set()
-        """Types of elements that need no second look."""
-        if self.base in _EXACT:
-            self.accepted = {_EXACT[self.base]}
-            if parameter.type.element_nullable:
-                self.accepted.add(type(None))
-
-    def settle(self, value: Any) -> Any:
-        """``value`` as a value of the exact type, or an error."""
-        if value is None:
-            if self.type.nullable or (self.base == "json" and not self.type.is_list):
-                return None
-            raise self.wrong(value)
-        if not self.type.is_list:
-            return self.scalar(value)
-        if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(
-            value, Collection
-        ):
-            raise self.wrong(value)
-        return value if type(value) is list else list(value)
-
-    def scalar(self, value: Any) -> Any:
-        try:
-            return _COERCE[self.base](value)
-        except TypeError:
-            raise self.wrong(value) from None
-        except OverflowError:
-            raise self.refused("is too large for a float") from None
-
-    def action(self, value: Any) -> Callable[[Any], Any] | None:
-        """What is to be done with every value of this value's type."""
-        if value is None:
-            # A json parameter that may not be NULL stores the JSON null.
-            return None if self.type.nullable else self.encode
-        if self.type.is_list:
-            return self.whole_list
-        within_rules: dict[str, Callable[[Any], Any]] = {
-            "text": self.take_text,
-            "int": self.take_int,
-            "float": self.take_float,
-            "timestamp": self.take_timestamp,
+    def _taken(self, *, each: bool) -> set[int | None]:
+        return {
+            place
+            for step, order in zip(self._steps, self._orders, strict=True)
+            if step.each is each
+            for place in order
         }
-        return within_rules.get(self.base, self.encode)
 
-    def take_text(self, value: str) -> Any:
-        if "\x00" in value or not value.isascii():
-            self.storable(value)
-        return value if self.encode is None else self.encode(value)
+    def lines(self) -> Iterator[str]:
+        """The lines of the function, behind those that pick the values."""
+        for place, parameter in enumerate(self._params):
+            self._space[f"check{place}"] = Check(self._query, parameter)
+            encode = self._codec.encoders.get(parameter.type.base)
+            if encode is not None:
+                self._space[f"encode{place}"] = encode
+            if parameter.type.is_list:
+                yield from self._list(place, parameter, encode)
+            else:
+                yield from self._scalar(place, parameter, encode is not None)
+        arguments = [
+            self._rows(step, order) if step.each else _tuple(map(_argument, order))
+            for step, order in zip(self._steps, self._orders, strict=True)
+        ]
+        for step, order in zip(self._steps, self._orders, strict=True):
+            lists = [place for place in order if self._is_list(place)] if step.each else []
+            if len(lists) > 1:
+                lengths = " == ".join(f"len(c{place})" for place in dict.fromkeys(lists))
+                yield f"if not {lengths}: raise differ({lists[0]})"
+        yield f"return {_tuple(arguments)}"
 
-    def take_int(self, value: int) -> Any:
-        if not -_INT64 <= value < _INT64:
-            raise self.refused("does not fit in 64 bits")
-        return value if self.encode is None else self.encode(value)
+    def _scalar(self, place: int, parameter: Parameter, encoded: bool) -> Iterator[str]:
+        base, nullable = parameter.type.base, parameter.type.nullable
+        v = f"v{place}"
+        work = []
+        if base != "json":
+            work.append(f"if not ({_ORDINARY[base].format(v=v)}): {v} = check{place}.scalar({v})")
+        if encoded:
+            work.append(f"{v} = encode{place}({v})")
+        if not work:
+            return
+        if base == "timestamp" and encoded:
+            yield f"t{place} = {v}"
+            same = self._earlier_time(place)
+            if same is not None:
+                # The times of a call are often one moment.
+                yield f"if {v} is t{same}: {v} = v{same}"
+                yield f"elif {v} is not None:" if nullable else "else:"
+                yield from (f"    {line}" for line in work)
+                return
+        if nullable:
+            yield f"if {v} is not None:"
+            work = [f"    {line}" for line in work]
+        yield from work
 
-    def take_float(self, value: float) -> Any:
-        # SQLite would store NULL, MySQL would refuse.
-        if not math.isfinite(value):
-            raise self.refused("is NaN or infinite")
-        return value if self.encode is None else self.encode(value)
+    def _earlier_time(self, place: int) -> int | None:
+        """The last time before ``place`` whose outcome, None included, may be taken over."""
+        nullable = self._params[place].type.nullable
+        for before in range(place - 1, -1, -1):
+            kind = self._params[before].type
+            if kind.base == "timestamp" and not kind.is_list and (nullable or not kind.nullable):
+                return before
+        return None
 
-    def take_timestamp(self, value: datetime) -> Any:
-        if value.tzinfo is not UTC:
-            value = self.in_utc(value)
-        return value if self.encode is None else self.encode(value)
-
-    def in_utc(self, value: datetime) -> datetime:
-        """The instant of an aware time, whatever its offset; a naive time means UTC."""
-        if value.tzinfo is None:
-            return value.replace(tzinfo=UTC)
-        try:
-            return value.astimezone(UTC)
-        except (OverflowError, ValueError):
-            raise self.refused("is outside the years 1 to 9999 in UTC") from None
-
-    def storable(self, value: str) -> None:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise self.refused("contains a lone surrogate, which cannot be stored") from None
-        if "\x00" in value:
-            raise self.refused("contains U+0000, which cannot be stored")
-
-    def whole_list(self, value: list[Any]) -> Any:
-        if self.encode_list is not None:
-            return self.encode_list(self.checked(value))
-        return self.elements(value)
-
-    def checked(self, value: list[Any] | None) -> list[Any]:
-        """The elements, each of the exact type and within its rules, not encoded."""
-        if value is None:
-            return []
-        if not self.accepted.issuperset(map(type, value)):
-            value = [self.element(item) for item in value]
-        if self.base == "text":
-            self.storable_all(value)
-        elif self.base == "int":
-            if any(item is not None and not -_INT64 <= item < _INT64 for item in value):
-                raise self.refused("has an element that does not fit in 64 bits")
-        elif self.base == "timestamp":
-            return [
-                item if item is None or item.tzinfo is UTC else self.in_utc(item) for item in value
+    def _list(self, place: int, parameter: Parameter, encode: Transform | None) -> Iterator[str]:
+        kind = parameter.type
+        v, c = f"v{place}", f"c{place}"
+        if kind.base == "json":
+            work = [f"if type({v}) is not list: {v} = check{place}.elements({v})"]
+        else:
+            # A batch of one is the most common one.
+            ordinary = _ORDINARY[kind.base].format(v="one")
+            work = [
+                f"one = {v}[0] if type({v}) is list and len({v}) == 1 else None",
+                f"if not ({ordinary}): {v} = check{place}.elements({v})",
             ]
-        elif self.base == "float" and any(
-            item is not None and not math.isfinite(item) for item in value
-        ):
-            raise self.refused("has an element that is NaN or infinite")
-        return value
+        if encode is not None:
+            self._space[f"each{place}"] = _elementwise(kind.base, kind.element_nullable, encode)
+        each = v if encode is None else f"each{place}({v})"
+        whole = self._codec.encoders.get(f"{kind.base}[]")
+        if place in self._parts:
+            work.append(f"{c} = {each}")
+        if place in self._whole:
+            if whole is not None:
+                self._space[f"whole{place}"] = whole
+                each = f"whole{place}({v})"
+            if each != v:
+                work.append(f"{v} = {each}")
+        if not kind.nullable:
+            yield from work
+            return
+        yield f"if {v} is not None:"
+        yield from (f"    {line}" for line in work)
+        if place in self._parts:
+            yield f"else: {c} = []"
 
-    def storable_all(self, value: list[Any]) -> None:
-        try:
-            text = "".join(value)
-        except TypeError:
-            text = "".join(item for item in value if item is not None)
-        # All at once: one look at a long text is quicker than many at short ones.
-        if "\x00" in text or not text.isascii():
-            self.storable(text)
+    def _is_list(self, place: int | None) -> bool:
+        return place is not None and self._params[place].type.is_list
 
-    def element(self, value: Any) -> Any:
-        if value is None:
-            if self.type.element_nullable or self.base == "json":
-                return None
-            raise self.refused("has an element that is None")
-        return self.scalar(value)
+    def _rows(self, step: CompiledStep, order: list[int | None]) -> str:
+        columns = [
+            f"c{place}" if self._is_list(place) else f"repeat({_argument(place)})"
+            for place in order
+        ]
+        if not step.carried:
+            return f"list(zip({', '.join(columns)}))"
+        # The rows are made when the carried values are known, which may be on another thread and
+        # more than once: from what was checked, whatever becomes of the caller's lists.
+        kept = _tuple(
+            f"tuple({column})" if self._is_list(place) else "None" if place is None else column
+            for place, column in zip(order, columns, strict=True)
+        )
+        only = _tuple(
+            f"c{place}[0]" if self._is_list(place) else _argument(place) for place in order
+        )
+        first = next(place for place in order if self._is_list(place))
+        return f"[{only}] if len(c{first}) == 1 else {kept}"
 
-    def elements(self, value: list[Any] | None) -> list[Any]:
-        """The elements, checked and encoded one by one."""
-        encode = self.encode
-        items = self.checked(value)
-        if encode is None:
-            return items
-        null_too = self.base == "json" and not self.type.element_nullable
-        if self.base == "timestamp" and len(items) > 1 and items.count(items[0]) == len(items):
+
+def _argument(place: int | None) -> str:
+    return "None" if place is None else f"v{place}"
+
+
+def _tuple(items: Iterable[str]) -> str:
+    return f"({''.join(f'{item}, ' for item in items)})"
+
+
+def _elementwise(base: str, nullable: bool, encode: Transform) -> Callable[[list[Any]], list[Any]]:
+    """An encoder of checked elements, one by one."""
+    if base == "json" and not nullable:
+        return lambda items: [encode(item) for item in items]
+
+    def each(items: list[Any]) -> list[Any]:
+        if base == "timestamp" and items and all_one(items):
             # The events of a batch happen at one moment.
-            return items if items[0] is None else [encode(items[0])] * len(items)
-        return [item if item is None and not null_too else encode(item) for item in items]
+            return [None if items[0] is None else encode(items[0])] * len(items)
+        return [item if item is None else encode(item) for item in items]
 
-    def wrong(self, value: Any) -> InvalidValueError:
-        return self.refused(f"must be {self.type}, not {type(value).__name__}")
-
-    def refused(self, why: str) -> InvalidValueError:
-        return InvalidValueError(f"{self.query}: parameter {self.name!r} {why}", field=self.name)
+    return each

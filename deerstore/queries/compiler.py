@@ -136,12 +136,15 @@ def _template(
 ) -> Template:
     steps: list[CompiledStep] = []
     needed: dict[str, None] = {}
+    lists = {name for name, (parameter, _) in query.params.items() if parameter.type.is_list}
+    shown = ", ".join(f"{name}={choice}" for name, choice in binding.items())
     for step, statement in zip(query.steps, statements, strict=True):
         if statement.is_empty(binding):
-            shown = ", ".join(f"{name}={choice}" for name, choice in binding.items())
             raise source.error(f"no SQL is left when {shown}", *step.place)
         label = f"{query.name} {step.name}" if len(query.steps) > 1 and step.name else query.name
         sql, order = statement.render(label, binding)
+        if step.each and lists.isdisjoint(order):
+            raise source.error(f"an ':each' step needs a list parameter when {shown}", *step.place)
         keyword, writes, returns_rows = statement.nature(binding)
         needed.update(dict.fromkeys(name for name in order if name in query.params))
         steps.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, Literal
 
 __all__ = [
@@ -122,7 +123,7 @@ class CompiledStep:
     keyword: str
     """The statement's verb in capitals, behind any WITH: ``SELECT``, ``INSERT``, …"""
     each: bool
-    """The arguments are a list of tuples, one per element of the list parameters."""
+    """The arguments are one tuple per element of the list parameters."""
     writes: bool
     returns_rows: bool
     returns: tuple[str, ...]
@@ -133,15 +134,21 @@ class CompiledStep:
     """Where the statement begins in its file."""
 
     def fill(self, args: Any, found: Mapping[str, Any]) -> Any:
-        """``args`` with the carried values put in; ``found`` maps the names to raw values.
+        """What ``bind`` gave for this step, with the carried values put in, for the driver.
 
-        A name that is missing (the earlier step returned no row) is NULL.
+        A tuple of arguments, for an ``each`` step a list of tuples. ``found`` maps the names to
+        raw values; one that is missing (the earlier step returned no row) is NULL.
         """
         if not self.carried:
             return args
-        if self.each:
+        if not self.each:
+            return self._filled(args, found)
+        if type(args) is list:
             return [self._filled(row, found) for row in args]
-        return self._filled(args, found)
+        columns = list(args)
+        for position, name in self.carried:
+            columns[position] = repeat(found.get(name))
+        return list(zip(*columns, strict=False))
 
     def _filled(self, args: Sequence[Any], found: Mapping[str, Any]) -> tuple[Any, ...]:
         values = list(args)
@@ -167,9 +174,10 @@ class CompiledQuery:
     and ``exec`` the last one."""
     source: Source
     bind: Callable[[Mapping[str, Any]], tuple[Any, ...]]
-    """Parameters by name → one entry per step: a tuple of arguments, for an ``each`` step a list
-    of tuples. Raises :class:`~deerstore.errors.InvalidValueError` for a missing, unknown or
-    ill-typed parameter."""
+    """Parameters by name → one entry per step, for the step's ``fill``: a tuple of arguments, for
+    an ``each`` step a list of tuples, or while they wait for a carried value a tuple of their
+    columns. Raises :class:`~deerstore.errors.InvalidValueError` for a missing, unknown or ill-typed
+    parameter."""
     decoder: Callable[[Sequence[Sequence[Any]]], list[tuple[Any, ...]]] | None
     """A driver's rows → tuples of typed values; ``None`` when there is nothing to convert."""
 

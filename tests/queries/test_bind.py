@@ -6,6 +6,7 @@ import enum
 import json
 import uuid
 from datetime import UTC, datetime, timedelta, timezone
+from unittest import mock
 
 import pytest
 
@@ -57,17 +58,28 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
         ("text?[]", ["a", None], ["a", None]),
         ("float[]", [1, 2.5], [1.0, 2.5]),
         ("timestamp[]", [NOON.replace(tzinfo=None)], [NOON]),
+        ("timestamp[]", [NOON, NOON.astimezone(timezone(timedelta(hours=1))), NOON], [NOON] * 3),
+        ("text[]", ["red", Color.RED, "red"], ["red"] * 3),
+        ("int[]", [3, Level.HIGH, 3], [3] * 3),
+        ("float[]", [1.0, 1, 1.0], [1.0] * 3),
+        ("float[]", [1e308] * 3, [1e308] * 3),
+        ("bool[]", [True, False], [True, False]),
+        ("bytes[]", [b"a", bytearray(b"a"), b"a"], [b"a"] * 3),
+        ("text?[]", [None], [None]),
+        ("text?[]", [None, Color.RED, "é", None], [None, "red", "é", None]),
+        ("timestamp?[]", [None, NOON.replace(tzinfo=None)], [None, NOON]),
+        ("int?[]", [None, 1], [None, 1]),
     ],
 )
 def test_values_arrive_as_the_exact_type(load, kind, value, expected):
-    for _ in range(2):  # the second call takes the remembered way
-        argument = bound(load, kind, value)
-        assert argument == expected
-        assert type(argument) is type(expected)
-        if isinstance(expected, list):
-            assert [type(item) for item in argument] == [type(item) for item in expected]
-        if isinstance(expected, datetime):
-            assert argument.tzinfo is UTC
+    argument = bound(load, kind, value)
+    assert argument == expected
+    assert type(argument) is type(expected)
+    items, expected_items = (
+        (argument, expected) if isinstance(expected, list) else ([argument], [expected])
+    )
+    assert [type(item) for item in items] == [type(item) for item in expected_items]
+    assert all(item.tzinfo is UTC for item in items if isinstance(item, datetime))
 
 
 @pytest.mark.parametrize(
@@ -100,8 +112,20 @@ def test_values_arrive_as_the_exact_type(load, kind, value, expected):
         ("text[]", ["a", None], "element that is None"),
         ("text[]", ["a", 1], r"must be text\[\], not int"),
         ("text[]", ["a\x00"], r"U\+0000"),
+        ("text[]", ["a\x00"] * 3, r"U\+0000"),
+        ("text[]", ["a", "\ud800", "b"], "lone surrogate"),
+        ("text[]", ["a", mock.ANY, "a"], r"must be text\[\], not _ANY"),
+        ("text?[]", [None, "a\x00"], r"U\+0000"),
         ("int[]", [2**63], "64 bits"),
+        ("int[]", [1, -(2**63) - 1], "64 bits"),
+        ("int[]", [1, True, 1], r"must be int\[\], not bool"),
+        ("int[]", [1, 1.0, 1], r"must be int\[\], not float"),
+        ("int?[]", [None, 2**63], "64 bits"),
         ("float[]", [float("nan")], "NaN"),
+        ("float[]", [float("inf"), float("-inf")], "NaN or infinite"),
+        ("float[]", [1.0, True], r"must be float\[\], not bool"),
+        ("bool[]", [True, 1], r"must be bool\[\], not int"),
+        ("timestamp[]", [NOON, "2026", NOON], r"must be timestamp\[\], not str"),
     ],
 )
 def test_wrong_values_are_refused_by_name_and_never_shown(load, kind, value, why):
@@ -214,6 +238,69 @@ def test_an_each_step_takes_the_elements_and_the_others_the_list(load):
         bind({"ids": ["a"], "times": [], "owner": None})
 
 
+CARRIED = """
+-- name: q :exec
+-- param ids: text[]
+-- param times: timestamp[]
+-- param notes: text[]?
+-- param owner: text
+-- step base -> base
+SELECT 1;
+-- step add :each
+INSERT INTO t (id, at, note, n, owner) VALUES (:ids, :times, :notes, :base, :owner);
+"""
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_an_each_step_gets_its_rows_with_what_is_carried(load, count):
+    query = load(sqlite=CARRIED)["q"].compiled(CODEC)
+    ids = [f"r{number}" for number in range(count)]
+    given = {"ids": ids, "times": [NOON] * count, "notes": ids, "owner": "o"}
+    _, bound = query.bind(given)
+    at = "2026-01-31 12:00:00+00:00"
+    expected = [(one, at, one, 7, "o") for one in ids]
+    ids[:] = ["\x00 is not looked at any more"]
+    for _ in range(2):  # a call that is tried again fills again
+        assert query.steps[1].fill(bound, {"base": 7}) == expected
+    with pytest.raises(InvalidValueError, match="differ in length") as caught:
+        query.bind({**given, "ids": ["a"] * (count + 1), "notes": ["a"] * (count + 1)})
+    assert caught.value.field == "ids"
+
+
+def test_a_list_that_is_none_gives_an_each_step_no_rows(load):
+    query = load(sqlite=CARRIED)["q"].compiled(CODEC)
+    _, bound = query.bind({"ids": [], "times": [], "notes": None, "owner": "o"})
+    assert query.steps[1].fill(bound, {"base": 7}) == []
+
+
+TIMES = """
+-- name: q :exec
+-- param first: timestamp?
+-- param second: timestamp
+-- param third: timestamp?
+-- param fourth: timestamp
+DELETE FROM t WHERE a = :first AND b = :second AND c = :third AND d = :fourth
+"""
+
+
+def test_one_moment_in_several_parameters_is_checked_by_each_of_their_rules(load):
+    bind = load(TIMES)["q"].compiled(CODEC).bind
+    at = "2026-01-31 12:00:00+00:00"
+    naive, later = NOON.replace(tzinfo=None), NOON + timedelta(hours=1)
+    for values, expected in (
+        ((NOON, NOON, NOON, NOON), (at, at, at, at)),
+        ((naive, naive, None, naive), (at, at, None, at)),
+        ((None, NOON, later, NOON), (None, at, "2026-01-31 13:00:00+00:00", at)),
+    ):
+        given = dict(zip(("first", "second", "third", "fourth"), values, strict=True))
+        assert bind(given) == (expected,)
+    for name in ("second", "fourth"):
+        wrong = {"first": None, "second": NOON, "third": None, "fourth": NOON, name: None}
+        with pytest.raises(InvalidValueError, match="must be timestamp, not NoneType") as caught:
+            bind(wrong)
+        assert caught.value.field == name
+
+
 def test_rows_are_decoded_by_their_declared_columns(load):
     query = load(
         "-- name: q :many\n-- column id: text\n-- column at: timestamp?\n-- column ok: bool\n"
@@ -230,7 +317,7 @@ def test_rows_are_decoded_by_their_declared_columns(load):
     assert plain.decode_rows([["a", None, 0]]) == [("a", None, 0)]
 
 
-def test_signatures_are_bounded(load):
+def test_nothing_that_was_given_is_kept(load):
     """A json parameter may bring any number of classes with it; none of them is kept for ever."""
     import gc
     import weakref
