@@ -44,6 +44,9 @@ class WriterGate:
         """Take the gate if nobody has it and nobody waits."""
         loop = asyncio.get_running_loop()
         with self._lock:
+            if self._holder is None and not self._waiters:
+                self._holder = loop
+                return True
             return self._take(loop)
 
     async def acquire(self, seconds: float) -> None:
@@ -69,7 +72,10 @@ class WriterGate:
         holder is open.
         """
         with self._lock:
-            self._pass_on()
+            if self._waiters:
+                self._pass_on()
+            else:
+                self._holder = None
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> bool:
         if self._holder is not None and self._holder.is_closed():

@@ -83,10 +83,17 @@ class Pool(Generic[C]):
 
     def take(self) -> C | None:
         """An idle connection that needs no check, or None: then :meth:`acquire` has to wait."""
-        if not self._idle or self._waiters or self._loop is not asyncio.get_running_loop():
+        loop = asyncio.get_running_loop()
+        if not self._idle or self._waiters or self._loop is not loop:
             return None
         connection = self._idle[-1]
-        if connection.closed or self._is_stale(connection):
+        since = connection.idle_since
+        # As _is_stale says, without a call: every statement comes by here.
+        if (
+            connection.closed
+            or since <= self._suspect_before
+            or loop.time() - since > self._check_after
+        ):
             return None
         self._idle.pop()
         self._lent.add(connection)
@@ -126,7 +133,10 @@ class Pool(Generic[C]):
         else:
             assert self._loop is not None
             connection.idle_since = self._loop.time()
-            self._offer(connection)
+            if self._waiters or self._drained is not None:
+                self._offer(connection)
+            else:
+                self._idle.append(connection)
 
     def discard(self, connection: C) -> None:
         """Close a connection instead of giving it back."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,10 +68,12 @@ class _Worker(aiosqlite.Connection):
         # An unclosed connection must not keep the interpreter from exiting.
         self._thread.daemon = True
 
-    async def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Run a function on the connection's thread: one trip."""
+    def call(self, function: Callable[..., Any], *args: Any) -> Coroutine[Any, Any, Any]:
+        """Run a function on the connection's thread: one trip, when it is awaited."""
         # Wrapped, since aiosqlite's debug log shows the function with its arguments.
-        return await self._execute(lambda: function(*args))  # type: ignore[no-untyped-call]
+        trip: Coroutine[Any, Any, Any]
+        trip = self._execute(lambda: function(*args))  # type: ignore[no-untyped-call]
+        return trip
 
     def join(self) -> None:
         """Wait for the thread, which has been told to end."""
@@ -102,11 +104,10 @@ class SQLiteConnection(Connection):
     def in_transaction(self) -> bool:
         return self._side.in_transaction
 
-    async def run(
+    def run(
         self, query: CompiledQuery, bound: Sequence[Any], scope: Scope, *, rows: bool
-    ) -> Result:
-        result: Result = await self._worker.call(self._side.run, query, bound, scope, rows)
-        return result
+    ) -> Coroutine[Any, Any, Result]:
+        return self._worker.call(self._side.run, query, bound, scope, rows)
 
     async def run_together(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
         outcomes: list[Result | Exception]
