@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deerstore.database import codecs
@@ -45,6 +45,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger("deerstore.database")
 
+_FIRST = datetime(1, 1, 1)  # noqa: DTZ001 - as the drivers give it
+_FIRST_IN_UTC = _FIRST.replace(tzinfo=UTC)
 _GUARD = "deerstore_guard"
 _KILL_SECONDS = 5.0
 _NO_SUCH_THREAD = 1094
@@ -299,8 +301,8 @@ class MySQLEngine(Engine):
                 "bytes": codecs.stored_bytes,
             },
             shortcuts={
-                # No driver gives a zone other than this one.
-                "timestamp": ("{value}.replace(tzinfo={extra})", UTC),
+                # The drivers give no zone. replace() takes eight times as long.
+                "timestamp": ("{extra}[1] + ({value} - {extra}[0])", (_FIRST, _FIRST_IN_UTC)),
                 "bool": ("{value} != 0 if type({value}) is {extra} else {decode}({value})", int),
             },
         )
