@@ -124,19 +124,23 @@ def _render(text: str, engine: str, tokens: list[Token], behind: Mapping[int, st
     params: list[str] = []
     parts: list[str] = []
     first_word = -1
+    apart = behind_string = False
     for kind, start, end in tokens:
         if kind == "param":
+            apart = behind_string = False
             pieces.append("".join(parts))
             params.append(text[start + 1 : end])
             parts = [behind[start]] if start in behind else []
         elif kind == "space":
             # One blank is as good as many; a line break stays one, for the eye and for strings
-            # that PostgreSQL joins over it.
+            # that PostgreSQL joins over it. It joins none over a comment in /* */.
+            apart = apart or (behind_string and text.startswith("/*", start))
             space = "\n" if "\n" in text[start:end] else " "
             if parts and parts[-1] in (" ", "\n"):
                 space = "\n" if "\n" in (space, parts.pop()) else " "
-            parts.append(space)
+            parts.append(" " if apart else space)
         else:
+            apart, behind_string = False, kind == "string"
             piece = text[start:end]
             parts.append(piece.replace("%", "%%") if engine == "mysql" else piece)
             if first_word < 0 and kind == "word" and not params:

@@ -68,3 +68,11 @@ def test_nothing_but_placeholders_and_white_space_changes(engine_name, data):
             f"{EVERY} {body}", engine_name
         )
         assert "/* q */" in sql
+
+
+@pytest.mark.parametrize("between", ["/* \n */", "\n/* a */\n", "-- a\n/* b */", "/* a */ -- b\n"])
+def test_a_comment_between_two_strings_does_not_make_them_one(between):
+    text = f"{HEADER}{EVERY} E'a' {between} 'b'\n/*[ some=on */ , 1\n/*]*/ ;"
+    sql, order = rendered(text, "postgres")["off"]
+    expected = words(f"{EVERY} E'a' {between} 'b'", "postgres")
+    assert words(restored(sql, order, "postgres"), "postgres") == expected
