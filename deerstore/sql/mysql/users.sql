@@ -315,9 +315,9 @@ WHERE id = :id AND :email_taken = 0 AND :oauth_taken = 0;
 
 -- step read
 SELECT
-    :is_there AS is_there,
-    :email_taken AS email_taken,
-    :oauth_taken AS oauth_taken,
+    found.is_there,
+    found.email_taken,
+    found.oauth_taken,
     changed.id,
     changed.email,
     changed.password_hash,
@@ -327,8 +327,14 @@ SELECT
     changed.oauth_id,
     changed.needs_setup,
     changed.token_version
-FROM (SELECT 1 AS present) AS one
-LEFT JOIN users AS changed ON changed.id = :id AND :email_taken = 0 AND :oauth_taken = 0;
+FROM (
+    SELECT
+        :is_there = 1 AS is_there,
+        :email_taken = 1 AS email_taken,
+        :oauth_taken = 1 AS oauth_taken
+) AS found
+LEFT JOIN users AS changed
+    ON changed.id = :id AND found.email_taken = 0 AND found.oauth_taken = 0;
 
 -- name: users.count_users :value
 -- doc: How many accounts there are.
