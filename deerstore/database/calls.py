@@ -13,6 +13,7 @@ from deerstore.database.failures import lost_error, retryable_error, timeout_err
 from deerstore.database.gate import WriterGate
 from deerstore.database.joined import JoinedWrites
 from deerstore.database.pool import Pool
+from deerstore.database.turns import Turns
 from deerstore.errors import DeerstoreError, RetryableError
 from deerstore.queries import CompiledQuery
 
@@ -48,11 +49,14 @@ class Lane(NamedTuple):
 
     pool: Pool[Connection]
     gate: WriterGate | None = None
+    turns: Turns | None = None
 
     def leave(self) -> None:
-        """Let the next writer in."""
+        """Let the next one in."""
         if self.gate is not None:
             self.gate.release()
+        if self.turns is not None:
+            self.turns.release()
 
 
 def diagnose(
@@ -87,9 +91,12 @@ class Connections:
         self.echo = config.echo_sql
         self.patience = lock_patience(config)
         self.seconds = config.command_timeout
-        self.reading = Lane(self._pool(engine, config, config.pool_size))
-        self.writing = self.reading
-        """Where single writes go."""
+        self.streaming = Lane(self._pool(engine, config, config.pool_size))
+        """Where rows come from as they are asked for."""
+        self.reading = self.writing = self.streaming
+        """Where single reads and single writes go."""
+        if engine.reads_at_a_time is not None:
+            self.reading = self.streaming._replace(turns=Turns(engine.reads_at_a_time))
         gate = engine.gate()
         if gate is not None:
             self.writing = Lane(self._pool(engine, config, 1), gate)
@@ -124,6 +131,8 @@ class Connections:
         """A connection of a lane, after its gate."""
         if lane.gate is not None:
             await self.wait_to_write(query)
+        if lane.turns is not None:
+            await lane.turns.acquire()
         try:
             return lane.pool.take() or await lane.pool.acquire()
         except BaseException:
@@ -139,8 +148,9 @@ class Connections:
 
     def forget(self, lane: Lane, connection: Connection) -> None:
         """Give up the connection of a coroutine that is destroyed and cannot wait any more."""
-        if lane.pool.abandon(connection):
-            lane.leave()
+        turns = [] if lane.turns is None else [lane.turns.release]
+        if lane.pool.abandon(connection, *turns) and lane.gate is not None:
+            lane.gate.release()
 
     def start_cleaning(
         self, lane: Lane, connection: Connection, *, discard: bool = False
@@ -185,7 +195,7 @@ class Connections:
         try:
             await self.reading.pool.aclose(_GRACE)
         finally:
-            if self.writing is not self.reading:
+            if self.writing.pool is not self.reading.pool:
                 await self.writing.pool.aclose(_GRACE)
 
 

@@ -166,7 +166,7 @@ class Database(Executor):
     async def _portions(
         self, query: CompiledQuery, bound: Sequence[Any], batch: int
     ) -> AsyncGenerator[Result, None]:
-        lane = self._connections.reading
+        lane = self._connections.streaming
         connection = await self._connections.enter(lane, query)
         try:
             async with aclosing(timed_portions(connection, query, bound, ALONE, batch)) as portions:
@@ -192,6 +192,9 @@ class Database(Executor):
                     raise outcome.error
                 return outcome
             await self._connections.wait_to_write(query)
+        turns = lane.turns
+        if turns is not None and not turns.take():
+            await turns.acquire()
         try:
             connection = lane.pool.take() or await lane.pool.acquire()
         except BaseException:
@@ -206,6 +209,8 @@ class Database(Executor):
         lane.pool.release(connection)
         if gate is not None:
             gate.release()
+        if turns is not None:
+            turns.release()
         return result
 
     async def _call(

@@ -236,6 +236,8 @@ class Engine(ABC):
 
     name: str
     codec: Codec
+    reads_at_a_time: int | None = None
+    """How many single reads are best run at a time, where that is fewer than connections."""
     one_trip_units = False
     """Whether several queries with Python between them can be one trip."""
 

@@ -144,14 +144,17 @@ class Pool(Generic[C]):
         connection.terminate()
         self._offer(None)
 
-    def abandon(self, connection: C) -> bool:
+    def abandon(self, connection: C, *also: Callable[[], None]) -> bool:
         """Discard a connection whose user is gone. May be called from any thread.
 
-        False when the event loop is closed, and everything that belonged to it is lost.
+        What is to be done ``also`` is done on the event loop, as this is. False when that is
+        closed, and everything that belonged to it is lost.
         """
         if self._loop is None or self._loop.is_closed():
             return False
         self._loop.call_soon_threadsafe(self.discard, connection)
+        for act in also:
+            self._loop.call_soon_threadsafe(act)
         return True
 
     def suspect(self) -> None:

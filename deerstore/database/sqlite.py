@@ -209,6 +209,7 @@ class SQLiteEngine(Engine):
     """One file; readers beside one writer."""
 
     name = "sqlite"
+    reads_at_a_time = 2
     one_trip_units = True
 
     def __init__(self, config: StorageConfig) -> None:

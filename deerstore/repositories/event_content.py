@@ -12,7 +12,7 @@ from typing import Any
 from deerstore.json_text import encode_exact_json_and_copy, stored_object
 from deerstore.repositories.rows import stored_value
 
-__all__ = ["decode_event", "encode_content"]
+__all__ = ["decode_foreign", "encode_content"]
 
 _MARKS = ("content_is_json", "content_is_dict")
 
@@ -30,14 +30,8 @@ def encode_content(content: Any) -> tuple[str, str, Any]:
     return stored, "json", read
 
 
-def decode_event(
-    content: str, metadata: Any, content_format: str | None
-) -> tuple[Any, dict[str, Any]]:
-    """Content and metadata of a stored row, whoever wrote it."""
-    if content_format == "text":
-        return content, stored_object(metadata)
-    if content_format == "json":
-        return stored_value(content), stored_object(metadata)
+def decode_foreign(content: str, metadata: Any) -> tuple[Any, dict[str, Any]]:
+    """Content and metadata of a row that has no ``content_format``: another writer's."""
     read = stored_object(metadata)
     marks = [read.pop(mark, None) for mark in _MARKS]
     return (stored_value(content) if True in marks else content), read

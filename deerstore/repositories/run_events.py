@@ -17,10 +17,10 @@ from deerstore.repositories.contracts.run_events import (
 )
 from deerstore.repositories.contracts.types import IdLike
 from deerstore.repositories.event_content import (
-    decode_event,
+    decode_foreign,
     encode_content,
 )
-from deerstore.repositories.rows import row_builder
+from deerstore.repositories.rows import row_builder, stored_value
 from deerstore.repositories.statements import statement
 from deerstore.values import as_utc, identifier, identifiers, int64, page_bound, text, utcnow
 
@@ -287,8 +287,10 @@ def _event(row: Sequence[Any]) -> RunEvent:
     thread_id, run_id, user_id, event_type, category, content, metadata, form, seq, created = row
     if form == "text":
         metadata = stored_object(metadata)
+    elif form == "json":
+        content, metadata = stored_value(content), stored_object(metadata)
     else:
-        content, metadata = decode_event(content, metadata, form)
+        content, metadata = decode_foreign(content, metadata)
     return _build(
         (thread_id, run_id, user_id, event_type, category, content, metadata, seq, created)
     )

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from deerstore.errors import InvalidValueError
 from deerstore.repositories import RunEventCreate, build_run_event_repository
-from deerstore.repositories.event_content import decode_event, encode_content
+from deerstore.repositories.event_content import encode_content
+from deerstore.repositories.rows import stored_value
 from tests.repositories.test_run_events import INSERT
 
 if TYPE_CHECKING:
@@ -209,6 +210,6 @@ def test_encoding_is_exact(content: Any) -> None:
     stored, content_format, read_back = encode_content(content)
     stored.encode()
     assert "\x00" not in stored
-    for read in (read_back, decode_event(stored, "{}", content_format)[0]):
+    for read in (read_back, stored if content_format == "text" else stored_value(stored)):
         # Two surrogates in a row are one character once they are JSON.
         assert same(json.loads(json.dumps(content)), json.loads(json.dumps(read)))
