@@ -3,10 +3,9 @@
 *Strict* is for metadata: what is not JSON is refused with its path. *Exact* is for event content
 and a run's arguments: everything has a text, and what is JSON comes back as it was.
 
-orjson writes what it and the standard library agree upon. It is not asked about a float, since it
-writes NaN as null, nor about anything but JSON's own types; it refuses a number beyond 64 bits and
-a lone surrogate. All these are left to the standard library, and so is reading: orjson makes a
-float of a big integer.
+pydantic-core writes and reads what it and the standard library agree upon, in half the time. It is
+not asked to write a float or anything that is not one of JSON's own types, and what it refuses (a
+lone surrogate, hundreds of levels) is left to the standard library, as are all errors.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
+from pydantic_core import from_json, to_json
 
 from deerstore.errors import InvalidValueError
 
@@ -36,6 +35,8 @@ _NUL = "\\u0000"
 """U+0000 in JSON text: as good as always, since what it escapes may be a backslash of its own."""
 _KEYS: frozenset[type] = frozenset({str})
 _ATOMS: frozenset[type] = frozenset({str, int, bool, type(None)})
+_DIGITS = 640
+"""What Python takes for a number of any length, however it is configured."""
 _CONTAINERS: frozenset[type] = frozenset({dict, list})
 
 
@@ -60,13 +61,16 @@ _is_plain_with_floats = _nothing_but(_ATOMS | {float})
 
 
 def _plain_text(value: Any) -> str | None:
-    """The JSON text of a dict or a list of nothing but strings, whole numbers of 64 bits, truth
-    values and ``None``; None where others have to look.
+    """The JSON text of a dict or a list of nothing but strings, whole numbers, truth values and
+    ``None``; None where others have to look.
     """
     try:
         if type(value) in _CONTAINERS and _is_plain(value):
-            return orjson.dumps(value).decode()
-    except (TypeError, RecursionError):
+            data = to_json(value)
+            # A number of more digits than Python reads would be written all the same.
+            if len(data) <= _DIGITS:
+                return data.decode()
+    except (ValueError, RecursionError):
         pass
     return None
 
@@ -80,13 +84,14 @@ def _plain_text_and_copy(value: Any) -> tuple[str, Any] | None:
                 return None
             items = value.values()
             if _ATOMS.issuperset(map(type, items)):
-                return orjson.dumps(value).decode(), value.copy()
+                data = to_json(value)
+                return data.decode(), value.copy() if len(data) <= _DIGITS else from_json(data)
         elif type(value) is not list:
             return None
         if all(map(_is_plain, items)):
-            data = orjson.dumps(value)
-            return data.decode(), orjson.loads(data)
-    except (TypeError, RecursionError):
+            data = to_json(value)
+            return data.decode(), from_json(data)
+    except (ValueError, RecursionError):
         pass
     return None
 
@@ -112,6 +117,12 @@ def encode_object(field: str, value: Mapping[str, Any]) -> str:
         # Something unusual: the slow way finds out what, and where.
         _check_strict(value, field)
         return _encode_strict(value)
+    except InvalidValueError:
+        raise
+    except ValueError:
+        raise InvalidValueError(
+            f"{field} has a number of more digits than Python reads", field=field
+        ) from None
     except RecursionError:
         raise InvalidValueError(
             f"{field} is nested too deeply or contains itself", field=field
@@ -188,6 +199,12 @@ def encode_exact_json(field: str, value: Any, *, allow_nan: bool) -> str:
         pass
     try:
         return _encode_exact[True](_exact(value, field, allow_nan))
+    except InvalidValueError:
+        raise
+    except ValueError:
+        raise InvalidValueError(
+            f"{field} has a number of more digits than Python reads", field=field
+        ) from None
     except RecursionError:
         raise InvalidValueError(
             f"{field} is nested too deeply or contains itself", field=field
@@ -266,19 +283,15 @@ _encode_exact = {
     allow_nan: _encoder(exact=True, allow_nan=allow_nan) for allow_nan in (True, False)
 }
 _encode_strict = _encoder(exact=False, allow_nan=False)
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 
 
 def decode_json(stored: str | bytes | bytearray) -> Any:
     """JSON text to a value, as it was written: big integers, NaN and lone surrogates included."""
     try:
-        value, end = _scan(stored, 0)
-        if end == len(stored):
-            return value
-    except (StopIteration, TypeError):
-        # Blanks in front, bytes, or no JSON at all: json.loads takes it or says what is wrong.
-        pass
-    return json.loads(stored)
+        return from_json(stored)
+    except ValueError:
+        # json.loads takes it or says what is wrong.
+        return json.loads(stored)
 
 
 def stored_object(stored: Any) -> dict[str, Any]:
@@ -290,23 +303,10 @@ def stored_object(stored: Any) -> dict[str, Any]:
     if stored == "{}" or stored is None:
         return {}
     try:
-        # As decode_json() begins: a page has two or three of them per row.
-        value, end = _scan(stored, 0)
-        if end == len(stored) and type(value) is dict:
-            return value
         value = decode_json(stored)
-    except (TypeError, StopIteration):
-        value = _unusual_object(stored)
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, dict) else {}
-
-
-def _unusual_object(stored: Any) -> Any:
-    try:
-        return decode_json(stored)
     except TypeError:
         # Not text: what an engine made of it.
-        return stored
+        value = stored
     except (ValueError, RecursionError):
-        return None
+        return {}
+    return value if isinstance(value, dict) else {}

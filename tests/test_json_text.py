@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, IntEnum, StrEnum
+from functools import partial
 from typing import Any
 
 import pytest
@@ -240,6 +241,22 @@ def test_a_copy_shares_nothing_that_can_be_changed() -> None:
         copy["a"]["b"].append(2)
         copy["c"] = 3
     assert value == {"a": {"b": [1]}, "c": 1}
+
+
+@pytest.mark.parametrize("place", [lambda x: {"a": x}, lambda x: {"a": {"b": [x, 1.5]}}])
+def test_a_number_that_python_would_not_read_is_refused(place: Callable[[Any], Any]) -> None:
+    most = place(10**4_299)
+    assert json_text.decode_json(json_text.encode_object("metadata", most)) == most
+    assert json_text.encode_object_and_copy("metadata", most)[1] == most
+    for encode in (
+        json_text.encode_object,
+        json_text.encode_object_and_copy,
+        partial(json_text.encode_exact_json, allow_nan=True),
+        partial(json_text.encode_exact_json_and_copy, allow_nan=True),
+    ):
+        with pytest.raises(InvalidValueError, match="more digits") as caught:
+            encode("metadata", place(10**4_300))
+        assert caught.value.field == "metadata"
 
 
 @pytest.mark.parametrize("depth", [200, 300, 900])
