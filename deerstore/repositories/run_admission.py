@@ -6,6 +6,7 @@ here reads what stands in the way, decides, and lets the index have the last wor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from deerstore.database import Executor
@@ -16,7 +17,8 @@ from deerstore.errors import (
     QueryExecutionError,
 )
 from deerstore.repositories.contracts.runs import Run, RunAdmission
-from deerstore.repositories.run_rows import build_run, new_run
+from deerstore.repositories.rows import row_builder
+from deerstore.repositories.run_rows import NewRun, build_run
 from deerstore.repositories.statements import statement
 from deerstore.values import utcnow
 
@@ -34,23 +36,28 @@ another look is a run that came and went in between; admissions do not: they sta
 """
 
 
-async def admit(executor: Executor, params: dict[str, Any], grace_seconds: float) -> RunAdmission:
-    """Store a run that takes its thread's slot. ``params`` are those of ``runs.admit_run``."""
+_build_admission: Callable[[Any], RunAdmission] = row_builder(
+    RunAdmission, ("run", "interrupted", "reused")
+)
+
+
+async def admit(executor: Executor, new: NewRun, grace_seconds: float) -> RunAdmission:
+    """Store a run that takes its thread's slot. Its parameters are those of ``runs.admit_run``."""
     # Most threads are free, and then one statement is all there is to do.
-    run = await _take_slot(executor, params)
+    run = await _take_slot(executor, new)
     if run is not None:
-        return RunAdmission(run=run)
-    return await executor.retrying(lambda tx: _admit_contended(tx, params, grace_seconds))
+        return _build_admission((run, [], False))
+    return await executor.retrying(lambda tx: _admit_contended(tx, new, grace_seconds))
 
 
-async def overwrite(executor: Executor, params: dict[str, Any]) -> bool:
+async def overwrite(executor: Executor, new: NewRun) -> bool:
     """Store a run that takes its thread's slot, or replace what it was created with.
 
-    ``params`` are those of ``runs.admit_run``. False: its state does not allow it.
+    Its parameters are those of ``runs.admit_run``. False: its state does not allow it.
     """
-    if await _take_slot(executor, params) is not None:
+    if await _take_slot(executor, new) is not None:
         return True
-    return await executor.retrying(lambda tx: _overwrite_contended(tx, params))
+    return await executor.retrying(lambda tx: _overwrite_contended(tx, new))
 
 
 async def refuse_creation(
@@ -76,16 +83,13 @@ async def run_by_key(executor: Executor, key: str | None) -> Run | None:
     return build_run(rows[0]) if rows else None
 
 
-async def _take_slot(executor: Executor, params: dict[str, Any]) -> Run | None:
-    rows = await executor.fetch_tuples(statement("runs.admit_run"), params)
-    if not rows:
-        return None
-    return new_run({**params, "lease_expires_at": rows[0][0]})
+async def _take_slot(executor: Executor, new: NewRun) -> Run | None:
+    rows = await executor.fetch_tuples(statement("runs.admit_run"), new.params)
+    return new.stored(rows[0][0]) if rows else None
 
 
-async def _admit_contended(
-    tx: Executor, params: dict[str, Any], grace_seconds: float
-) -> RunAdmission:
+async def _admit_contended(tx: Executor, new: NewRun, grace_seconds: float) -> RunAdmission:
+    params = new.params
     interrupting = params["multitask_strategy"] != "reject"
     if interrupting:
         # Waiting at the active run would not do: it is another one after the wait, and of all who
@@ -96,16 +100,16 @@ async def _admit_contended(
     for _ in range(_ATTEMPTS):
         existing = await run_by_key(tx, params["idempotency_key"])
         if existing is not None:
-            return RunAdmission(run=existing, reused=True)
+            return _build_admission((existing, [], True))
         if interrupting:
             # An adopted database may have DeerFlow's index, under which a plainly stored run holds
             # the thread as well. It shows by an INSERT that fails again and again for nothing.
             made_room = await _make_room(tx, params, grace_seconds, plain=stuck > 1)
             interrupted += made_room
             stuck = 0 if made_room else stuck + 1
-        run = await _take_slot(tx, params)
+        run = await _take_slot(tx, new)
         if run is not None:
-            return RunAdmission(run=run, interrupted=interrupted)
+            return _build_admission((run, interrupted, False))
         id_taken, key_taken, thread_taken = await _conflicts(tx, params)
         if key_taken:
             continue
@@ -157,7 +161,8 @@ def _refuse_interrupting(run: Run, lease: str, worker: str | None) -> None:
         )
 
 
-async def _overwrite_contended(tx: Executor, params: dict[str, Any]) -> bool:
+async def _overwrite_contended(tx: Executor, new: NewRun) -> bool:
+    params = new.params
     changes = {
         name: value for name, value in params.items() if name not in ("created_at", "lease_seconds")
     }
@@ -175,7 +180,7 @@ async def _overwrite_contended(tx: Executor, params: dict[str, Any]) -> bool:
         id_taken, _, _ = await _conflicts(tx, params)
         if id_taken:
             return False
-        if await _take_slot(tx, params) is not None:
+        if await _take_slot(tx, new) is not None:
             return True
         await _refuse_overwriting(tx, params, None)
     raise _slot_taken(params["thread_id"])

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
-from deerstore.json_text import encode_exact_json, encode_object, stored_object
+from deerstore.json_text import (
+    encode_exact_json_and_copy,
+    encode_object,
+    encode_object_and_copy,
+    stored_object,
+)
 from deerstore.repositories.checks import (
     optional_free_text,
     optional_identifier,
@@ -15,7 +21,7 @@ from deerstore.repositories.contracts.runs import RUN_STATUSES, Run, RunCreate
 from deerstore.repositories.rows import row_builder, stored_value
 from deerstore.values import as_utc, choice, identifier, int64, summary, text, utcnow
 
-__all__ = ["build_run", "checked_figures", "checked_run", "new_run", "stored_model_name"]
+__all__ = ["NewRun", "build_run", "checked_figures", "checked_run", "stored_model_name"]
 
 _FIELDS = (
     "run_id",
@@ -74,13 +80,65 @@ build_run: Callable[[Any], Run] = row_builder(
     },
 )
 """A :class:`Run` from the columns of the queries that give runs, in their order."""
+_build_new: Callable[[Any], Run] = row_builder(Run, _FIELDS)
 
 
-def checked_run(run: RunCreate) -> dict[str, Any]:
+class NewRun(NamedTuple):
+    """A run that is to be stored."""
+
+    params: dict[str, Any]
     """The parameters of an INSERT, by column."""
+    metadata: dict[str, Any]
+    kwargs: Any
+    """What a later read will give. Copied, since the caller may change what it gave."""
+
+    def stored(self, lease_expires_at: datetime | None) -> Run:
+        """The run that the INSERT has made, as a read would give it."""
+        p = self.params
+        return _build_new(
+            (
+                p["run_id"],
+                p["thread_id"],
+                p["assistant_id"],
+                p["user_id"],
+                p["status"],
+                p["operation_kind"],
+                p["idempotency_key"],
+                p["model_name"],
+                p["multitask_strategy"],
+                self.metadata,
+                self.kwargs,
+                p["error"],
+                p["stop_reason"],
+                0,
+                None,
+                None,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                {},
+                p["follow_up_to_run_id"],
+                p["owner_worker_id"],
+                lease_expires_at,
+                None,
+                None,
+                p["created_at"],
+                p["updated_at"],
+            )
+        )
+
+
+def checked_run(run: RunCreate) -> NewRun:
+    """The run with its values checked."""
     now = utcnow()
     created, lease = run.created_time, run.lease_expires_at
-    return {
+    metadata_json, metadata = encode_object_and_copy("metadata", run.metadata)
+    kwargs_json, kwargs = encode_exact_json_and_copy("kwargs", run.kwargs, allow_nan=False)
+    params = {
         "run_id": identifier("run_id", run.run_id),
         "thread_id": identifier("thread_id", run.thread_id),
         "assistant_id": optional_identifier("assistant_id", run.assistant_id, 128),
@@ -90,8 +148,8 @@ def checked_run(run: RunCreate) -> dict[str, Any]:
         "idempotency_key": optional_text("idempotency_key", run.idempotency_key, 255),
         "model_name": stored_model_name(run.model_name),
         "multitask_strategy": text("multitask_strategy", run.multitask_strategy, 20),
-        "metadata_json": encode_object("metadata", run.metadata),
-        "kwargs_json": encode_exact_json("kwargs", run.kwargs, allow_nan=False),
+        "metadata_json": metadata_json,
+        "kwargs_json": kwargs_json,
         "error": optional_free_text("error", run.error),
         "stop_reason": optional_text("stop_reason", run.stop_reason, 50),
         "follow_up_to_run_id": optional_identifier("follow_up_to_run_id", run.follow_up_to_run_id),
@@ -100,46 +158,7 @@ def checked_run(run: RunCreate) -> dict[str, Any]:
         "created_at": now if created is None else as_utc("created_time", created),
         "updated_at": now,
     }
-
-
-def new_run(params: dict[str, Any]) -> Run:
-    """The run that an INSERT with these parameters has made, as a read would give it."""
-    p = params
-    return build_run(
-        (
-            p["run_id"],
-            p["thread_id"],
-            p["assistant_id"],
-            p["user_id"],
-            p["status"],
-            p["operation_kind"],
-            p["idempotency_key"],
-            p["model_name"],
-            p["multitask_strategy"],
-            p["metadata_json"],
-            p["kwargs_json"],
-            p["error"],
-            p["stop_reason"],
-            0,
-            None,
-            None,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            0,
-            None,
-            p["follow_up_to_run_id"],
-            p["owner_worker_id"],
-            p["lease_expires_at"],
-            None,
-            None,
-            p["created_at"],
-            p["updated_at"],
-        )
-    )
+    return NewRun(params, metadata, kwargs)
 
 
 def stored_model_name(value: str | None) -> str | None:

@@ -39,7 +39,6 @@ from deerstore.repositories.run_rows import (
     build_run,
     checked_figures,
     checked_run,
-    new_run,
     stored_model_name,
 )
 from deerstore.repositories.statements import statement
@@ -77,16 +76,19 @@ class SqlRunRepository:
     # -- storage ---------------------------------------------------------------------------------
 
     async def create_run(self, run: RunCreate) -> Run:
-        params = checked_run(run)
+        new = checked_run(run)
+        params = new.params
         for _ in range(_ATTEMPTS):
             if await self._executor.execute(statement("runs.create_run"), **params):
-                return new_run(params)
+                return new.stored(params["lease_expires_at"])
             await refuse_creation(self._executor, params)
             # What stood in the way is gone again: another try.
         raise RetryableError(f"run {params['run_id']!r} kept meeting others")
 
     async def put_run(self, run: RunCreate) -> bool:
-        return await overwrite(self._executor, {**checked_run(run), "lease_seconds": None})
+        new = checked_run(run)
+        new.params["lease_seconds"] = None
+        return await overwrite(self._executor, new)
 
     async def get_run(self, run_id: IdLike, *, user_id: IdLike | None = None) -> Run | None:
         params: dict[str, Any] = {"run_id": identifier("run_id", run_id)}
@@ -278,13 +280,13 @@ class SqlRunRepository:
                 + ", ".join(STRATEGIES),
                 field="multitask_strategy",
             )
-        params = checked_run(run)
+        new = checked_run(run)
         choice("multitask_strategy", run.multitask_strategy, STRATEGIES)
         choice("status", run.status, ACTIVE_STATUSES)
-        params["lease_seconds"] = (
+        new.params["lease_seconds"] = (
             None if lease_seconds is None else seconds("lease_seconds", lease_seconds)
         )
-        return await admit(self._executor, params, seconds("grace_seconds", grace_seconds, least=0))
+        return await admit(self._executor, new, seconds("grace_seconds", grace_seconds, least=0))
 
     async def renew_lease(
         self, run_id: IdLike, *, owner_worker_id: IdLike, lease_seconds: float
