@@ -303,10 +303,17 @@ def stored_object(stored: Any) -> dict[str, Any]:
     if stored == "{}" or stored is None:
         return {}
     try:
-        value = decode_json(stored)
+        value = from_json(stored)
+    except (ValueError, TypeError):
+        value = _read_otherwise(stored)
+    return value if isinstance(value, dict) else {}
+
+
+def _read_otherwise(stored: Any) -> Any:
+    try:
+        return json.loads(stored)
     except TypeError:
         # Not text: what an engine made of it.
-        value = stored
+        return stored
     except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
