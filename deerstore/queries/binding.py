@@ -161,9 +161,10 @@ class _Writer:
             for step, order in zip(self._steps, self._orders, strict=True)
         ]
         for step, order in zip(self._steps, self._orders, strict=True):
-            lists = [place for place in order if self._is_list(place)] if step.each else []
+            # A list that the statement names twice is as long as itself.
+            lists = list(dict.fromkeys(filter(self._is_list, order))) if step.each else []
             if len(lists) > 1:
-                lengths = " == ".join(f"len(c{place})" for place in dict.fromkeys(lists))
+                lengths = " == ".join(f"len(c{place})" for place in lists)
                 yield f"if not {lengths}: raise differ({lists[0]})"
         yield f"return {_tuple(arguments)}"
 
@@ -222,6 +223,9 @@ class _Writer:
             if whole is not None:
                 self._space[f"whole{place}"] = whole
                 each = f"whole{place}({v})"
+            elif encode is None:
+                # The driver's own: the caller may change its list while a connection is awaited.
+                each = f"[*{v}]"
             if each != v:
                 work.append(f"{v} = {each}")
         if not kind.nullable:

@@ -238,6 +238,30 @@ def test_an_each_step_takes_the_elements_and_the_others_the_list(load):
         bind({"ids": ["a"], "times": [], "owner": None})
 
 
+@pytest.mark.parametrize("codec", ["sqlite", "postgres", "mysql"])
+@pytest.mark.parametrize("kind", ["text[]", "text[]?", "text?[]", "json[]"])
+def test_what_is_bound_is_not_the_callers_list(load, kind, codec):
+    query = load(ONE.format(type=kind))["q"]
+    given = ["a", "b"]
+    arguments = query.compiled(codec).bind({"x": given})
+    given.append("c")
+    assert arguments == query.compiled(codec).bind({"x": ["a", "b"]})
+
+
+TWICE = """
+-- name: q :affected
+-- param ids: text[]?
+-- step add :each
+INSERT INTO t (id, name) VALUES (:ids, :ids);
+"""
+
+
+@pytest.mark.parametrize("ids", [None, [], ["a"], ["a", "b"]])
+def test_an_each_step_may_name_its_only_list_twice(load, ids):
+    bind = load(sqlite=TWICE)["q"].compiled(CODEC).bind
+    assert bind({"ids": ids}) == ([(one, one) for one in ids or ()],)
+
+
 CARRIED = """
 -- name: q :exec
 -- param ids: text[]
