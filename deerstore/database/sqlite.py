@@ -56,6 +56,8 @@ _SQLSTATES = {
     sqlite3.SQLITE_CONSTRAINT_NOTNULL: NOT_NULL_VIOLATION,
     sqlite3.SQLITE_CONSTRAINT_CHECK: CHECK_VIOLATION,
 }
+# What aiosqlite raises. A unit may raise a ValueError of its own, which is handed on.
+_CLOSED = frozenset({"Connection closed", "no active connection"})
 # The messages of these speak of tables and columns, never of values.
 _SPEAKABLE = frozenset(_SQLSTATES) | {sqlite3.SQLITE_ERROR}
 
@@ -259,7 +261,7 @@ class SQLiteEngine(Engine):
 
     def judge(self, error: Exception, query: CompiledQuery | None) -> Verdict:
         if not isinstance(error, sqlite3.Error):
-            if isinstance(error, ValueError) and "closed" in str(error):
+            if type(error) is ValueError and str(error) in _CLOSED:
                 return Verdict(lost_error(query, "it was closed"), lost=True)
             return Verdict(error)
         if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):

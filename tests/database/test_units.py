@@ -50,7 +50,9 @@ class RefusalError(Exception):
     """Python between two queries says no."""
 
 
-@pytest.mark.parametrize("error", [RefusalError("no"), DeerstoreError("no"), KeyError("no")])
+@pytest.mark.parametrize(
+    "error", [RefusalError("no"), DeerstoreError("no"), KeyError("no"), ValueError("closed")]
+)
 async def test_an_exception_between_two_queries_undoes_the_unit(database, notes, catalog, error):
     ended = []
 
