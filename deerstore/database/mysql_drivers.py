@@ -123,6 +123,10 @@ class _AioMySQL(Driver):
             await cursor.execute(mogrify(sql, args, raw))
         finally:
             raw.statement = None
+        # What a procedure gives beside its first result. The driver would leave it to the next
+        # statement, which would then wait for it, and fail with its error.
+        while raw._result.has_next:  # noqa: SLF001 - nothing public
+            await raw.next_result()
 
     def is_closed(self, raw: Any) -> bool:
         # The driver's own pool looks at the reader, too: there is no public way to see an EOF.

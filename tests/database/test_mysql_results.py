@@ -373,3 +373,23 @@ async def test_another_release_of_the_driver_reads_its_own_way(
     ((_, rows, *_),) = await answers(raw, "SELECT 1, 'a'")
     assert rows == ((1, "a"),)
     assert raw.layouts == {}
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_a_procedures_further_results_and_errors_are_its_own(
+    connect: Connect, chunked: bool
+) -> None:
+    raw = await connect()
+    raw._chunked = chunked
+    cursor, driver = await raw.cursor(), driver_named("aiomysql")
+    await cursor.execute(
+        "CREATE PROCEDURE several(fails INT) BEGIN SELECT 1; SELECT 2, 3; "
+        "IF fails THEN SELECT (SELECT 4 UNION SELECT 5); END IF; SELECT 6; END"
+    )
+    for number in range(3):
+        await driver.execute(raw, cursor, "CALL several(%s)", (0,))
+        assert await cursor.fetchall() in ([(1,)], ((1,),))
+        with pytest.raises(aiomysql.Error, match="1242"):
+            await driver.execute(raw, cursor, "CALL several(%s)", (1,))
+        await driver.execute(raw, cursor, "SELECT %s", (number,))
+        assert await cursor.fetchall() in ([(number,)], ((number,),))
