@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -99,8 +100,8 @@ def _plain_text_and_copy(value: Any) -> tuple[str, Any] | None:
 def encode_object(field: str, value: Mapping[str, Any]) -> str:
     """Strict JSON text of an object with string keys: metadata, token maps.
 
-    NaN, Infinity, U+0000, lone surrogates and values that are not JSON are refused; the error
-    names the path.
+    NaN, Infinity, U+0000, lone surrogates, numbers of thousands of digits and values that are not
+    JSON are refused; the error names the path.
     """
     if not isinstance(value, dict):
         raise InvalidValueError(
@@ -117,12 +118,6 @@ def encode_object(field: str, value: Mapping[str, Any]) -> str:
         # Something unusual: the slow way finds out what, and where.
         _check_strict(value, field)
         return _encode_strict(value)
-    except InvalidValueError:
-        raise
-    except ValueError:
-        raise InvalidValueError(
-            f"{field} has a number of more digits than Python reads", field=field
-        ) from None
     except RecursionError:
         raise InvalidValueError(
             f"{field} is nested too deeply or contains itself", field=field
@@ -158,11 +153,8 @@ def _check_strict(value: Any, path: str) -> None:
                 f"{path} contains U+0000 or a lone surrogate, which JSON metadata cannot hold",
                 field=path,
             )
-    elif value is None or kind is bool or isinstance(value, int):
-        return
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidValueError(f"{path} is NaN or infinite, which is not JSON", field=path)
+    elif isinstance(value, int | float):
+        _check_number(value, path, allow_nan=False)
     elif isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
@@ -179,10 +171,26 @@ def _check_strict(value: Any, path: str) -> None:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _check_strict(item, f"{path}[{index}]")
-    else:
+    elif value is not None:
         raise InvalidValueError(
             f"{path} is of type {kind.__name__}, which is not a JSON value", field=path
         )
+
+
+def _check_number(value: float, path: str, allow_nan: bool) -> None:
+    if isinstance(value, float):
+        if not allow_nan and not math.isfinite(value):
+            raise InvalidValueError(f"{path} is NaN or infinite, which is refused", field=path)
+        return
+    try:
+        int.__repr__(value)
+    except ValueError:
+        # Python reads no longer one, either, unless it is told to.
+        raise InvalidValueError(
+            f"{path} is a number of more than {sys.get_int_max_str_digits()} digits, which Python "
+            "does not write",
+            field=path,
+        ) from None
 
 
 def encode_exact_json(field: str, value: Any, *, allow_nan: bool) -> str:
@@ -190,7 +198,8 @@ def encode_exact_json(field: str, value: Any, *, allow_nan: bool) -> str:
 
     The text is ASCII, so that U+0000 and lone surrogates survive as escapes on every engine.
     A value that is not JSON becomes its string, tuples become lists, keys become strings.
-    ``allow_nan=False`` refuses NaN and Infinity with the path.
+    ``allow_nan=False`` refuses NaN and Infinity with the path; a number of thousands of digits is
+    refused always.
     """
     try:
         return _encode_exact[allow_nan](value)
@@ -199,12 +208,6 @@ def encode_exact_json(field: str, value: Any, *, allow_nan: bool) -> str:
         pass
     try:
         return _encode_exact[True](_exact(value, field, allow_nan))
-    except InvalidValueError:
-        raise
-    except ValueError:
-        raise InvalidValueError(
-            f"{field} has a number of more digits than Python reads", field=field
-        ) from None
     except RecursionError:
         raise InvalidValueError(
             f"{field} is nested too deeply or contains itself", field=field
@@ -225,11 +228,10 @@ def encode_exact_json_and_copy(field: str, value: Any, *, allow_nan: bool) -> tu
 
 def _exact(value: Any, path: str, allow_nan: bool) -> Any:
     kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None:
+    if kind is str or kind is bool or value is None:
         return value
     if isinstance(value, float):
-        if not allow_nan and not math.isfinite(value):
-            raise InvalidValueError(f"{path} is NaN or infinite, which is refused here", field=path)
+        _check_number(value, path, allow_nan)
         return float(value)
     if isinstance(value, dict):
         return {
@@ -241,6 +243,7 @@ def _exact(value: Any, path: str, allow_nan: bool) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
+        _check_number(value, path, allow_nan)
         return int(value)
     return _as_string(value)
 
@@ -290,8 +293,23 @@ def decode_json(stored: str | bytes | bytearray) -> Any:
     try:
         return from_json(stored)
     except ValueError:
-        # json.loads takes it or says what is wrong.
+        # The standard library takes it or says what is wrong.
+        pass
+    try:
         return json.loads(stored)
+    except RecursionError:
+        return _decode_deep(stored)
+
+
+def _decode_deep(stored: str | bytes | bytearray) -> Any:
+    """JSON text that is nested too deeply for what the caller has left of the stack.
+
+    Whoever wrote it had more left. A thread of its own has it all.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(json.loads, stored).result()
 
 
 def stored_object(stored: Any) -> dict[str, Any]:
@@ -311,7 +329,7 @@ def stored_object(stored: Any) -> dict[str, Any]:
 
 def _read_otherwise(stored: Any) -> Any:
     try:
-        return json.loads(stored)
+        return decode_json(stored)
     except TypeError:
         # Not text: what an engine made of it.
         return stored

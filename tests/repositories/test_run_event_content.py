@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deerstore.errors import InvalidValueError
-from deerstore.repositories import RunEventCreate, build_run_event_repository
+from deerstore.repositories import RunEvent, RunEventCreate, build_run_event_repository
 from deerstore.repositories.event_content import encode_content
 from deerstore.repositories.rows import stored_value
 from tests.repositories.test_run_events import INSERT
@@ -134,6 +134,35 @@ async def test_content_that_contains_itself_is_refused(events: RunEventRepositor
     with pytest.raises(InvalidValueError, match="content"):
         await events.append(event(loop))
     assert await events.count_events() == 0
+
+
+@pytest.mark.parametrize(
+    ("bad", "path"),
+    [
+        (event({"n": [10**5000]}), "content.n[0]"),
+        (event("x", metadata={"n": {"m": 10**5000}}), "metadata.n.m"),
+    ],
+)
+async def test_a_number_too_long_for_python_is_refused_with_its_place_in_the_batch(
+    events: RunEventRepository, bad: RunEventCreate, path: str
+) -> None:
+    with pytest.raises(InvalidValueError, match="digits") as caught:
+        await events.append_batch([event("good"), bad])
+    assert (caught.value.index, caught.value.field) == (1, path)
+    assert await events.count_events() == 0
+
+
+async def test_deep_content_is_read_from_a_deep_stack_as_well(events: RunEventRepository) -> None:
+    content: list[Any] = []
+    for _ in range(900):
+        content = [content]
+    await events.append(event(content))
+
+    async def far_down(frames: int) -> list[RunEvent]:
+        return await (far_down(frames - 1) if frames else events.list_events("t", "r"))
+
+    (read,) = await far_down(200)
+    assert read.content == content
 
 
 @pytest.mark.parametrize("mark", ["content_is_json", "content_is_dict"])
