@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from deerstore.database import Database
+from deerstore.database.catalog import deerstore_queries
 from deerstore.database.mysql_text import mogrify
 from deerstore.repositories.statements import statement
 
@@ -184,3 +185,50 @@ async def fill_runs(database, count):
 
     if count:
         await database.on_connection(insert, writes=True)
+
+
+@pytest.mark.engines("sqlite", why="it has no statistics here; the servers plan by theirs")
+async def test_an_owner_narrows_a_thread_and_never_drives(database):
+    codec = database._connections.engine.codec
+    seen = 0
+
+    def as_adopted(raw):
+        raw.execute("CREATE INDEX ix_run_events_user_id ON run_events (user_id)")
+
+    def explain(raw, sql, args):
+        return [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {sql}", args)]
+
+    await database.on_connection(lambda connection: connection.apply(as_adopted), writes=True)
+    for query in deerstore_queries().values():
+        if not query.name.startswith(("runs.", "run_events.", "feedback.")):
+            continue
+        for variant in query.variants:
+            if variant.binding.get("owner") != "on":
+                continue
+            seen += 1
+            for step in variant.compiled(codec).steps:
+                args = [None] * len(step.order)
+                plan = await database.on_connection(
+                    lambda connection, sql=step.sql, args=args: connection.apply(
+                        lambda raw: explain(raw, sql, args)
+                    ),
+                    writes=False,
+                )
+                assert not any("user_id" in line for line in plan), (query.name, plan)
+    assert seen > 30
+
+
+@pytest.mark.engines("sqlite", why="it has no statistics here; the servers plan by theirs")
+@pytest.mark.parametrize("plain", ["on", "off"])
+async def test_the_active_runs_of_a_long_thread_are_found_by_their_status(database, plain):
+    query = statement("runs.lock_active_runs", plain=plain)
+    _, read = query.compiled(database._connections.engine.codec).steps
+
+    def explain(raw):
+        return [
+            row[3]
+            for row in raw.execute(f"EXPLAIN QUERY PLAN {read.sql}", ["t", 1.0][-len(read.order) :])
+        ]
+
+    plan = await database.on_connection(lambda connection: connection.apply(explain), writes=False)
+    assert any("ix_runs_thread_status" in line or "uq_runs_admitted" in line for line in plan), plan

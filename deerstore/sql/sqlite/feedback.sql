@@ -1,4 +1,7 @@
 -- Feedback: at most one rating per thread, run and user, where nobody is a user of its own.
+--
+-- A filter by owner is written +user_id: it narrows a run's or a thread's rows. Without statistics
+-- SQLite would rather walk all rows of the user.
 
 -- name: feedback.create_feedback :affected
 -- doc: Store a rating. 0 rows: its id is taken, or the user rated the run already. A rating without
@@ -235,7 +238,7 @@ SELECT
     created_at
 FROM feedback
 WHERE feedback_id = :feedback_id
-/*[ owner=on */ AND user_id = :user_id /*]*/;
+/*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: feedback.list_feedback_by_run :many
 -- doc: The ratings of a run by created, then feedback_id: newest or oldest first.
@@ -267,7 +270,7 @@ SELECT
 FROM feedback
 WHERE run_id = :run_id
 /*[ thread=on */ AND thread_id = :thread_id /*]*/
-/*[ owner=on */ AND user_id = :user_id /*]*/
+/*[ owner=on */ AND +user_id = :user_id /*]*/
 ORDER BY
     created_at /*[ order=newest */ DESC /*]*/,
     feedback_id /*[ order=newest */ DESC /*]*/
@@ -300,7 +303,7 @@ SELECT
     created_at
 FROM feedback
 WHERE thread_id = :thread_id
-/*[ owner=on */ AND user_id = :user_id /*]*/
+/*[ owner=on */ AND +user_id = :user_id /*]*/
 ORDER BY
     created_at /*[ order=newest */ DESC /*]*/,
     feedback_id /*[ order=newest */ DESC /*]*/
@@ -348,7 +351,7 @@ FROM (
     FROM feedback
     WHERE thread_id = :thread_id
     /*[ runs=given */ AND run_id IN (SELECT value FROM json_each(:run_ids)) /*]*/
-    /*[ owner=on */ AND user_id = :user_id /*]*/
+    /*[ owner=on */ AND +user_id = :user_id /*]*/
 ) AS placed
 WHERE place = 1;
 
@@ -377,7 +380,7 @@ WHERE run_id = :run_id
 -- variant owner: off | on
 DELETE FROM feedback
 WHERE feedback_id = :feedback_id
-/*[ owner=on */ AND user_id = :user_id /*]*/;
+/*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: feedback.delete_feedback_by_run :affected
 -- doc: Remove a run's ratings: all of them, a user's, or nobody's.
@@ -400,7 +403,7 @@ AND run_id = :run_id
 -- variant owner: off | on
 DELETE FROM feedback
 WHERE thread_id = :thread_id
-/*[ owner=on */ AND user_id = :user_id /*]*/;
+/*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: feedback.count_feedback :value
 -- doc: How many ratings there are.

@@ -1,6 +1,9 @@
 -- Run events. A thread's seq comes from its row in run_event_counters: whoever appends locks that
 -- row until the commit, so that seq rises in commit order. The counter is never below the highest
 -- seq of the thread, whoever wrote it, and outlives the events.
+--
+-- A filter by owner is written +user_id: it narrows a thread's rows. An adopted database has an index
+-- over user_id alone, and SQLite would rather walk all rows of the user.
 
 -- name: run_events.append_batch :value
 -- doc: Append `count` events to one thread, in order, all or nothing. The first gets seq base + 1,
@@ -250,7 +253,7 @@ WHERE thread_id = :thread_id
     AND category = 'message'
     /*[ before=on */ AND seq < :before_seq /*]*/
     /*[ after=on */ AND seq > :after_seq /*]*/
-    /*[ owner=on */ AND user_id = :user_id /*]*/
+    /*[ owner=on */ AND +user_id = :user_id /*]*/
 ORDER BY seq /*[ after=off */ DESC /*]*/
 LIMIT :limit;
 
@@ -295,7 +298,7 @@ WHERE thread_id = :thread_id
     AND +category = 'message'
     /*[ before=on */ AND seq < :before_seq /*]*/
     /*[ after=on */ AND seq > :after_seq /*]*/
-    /*[ owner=on */ AND user_id = :user_id /*]*/
+    /*[ owner=on */ AND +user_id = :user_id /*]*/
 ORDER BY seq /*[ after=off */ DESC /*]*/
 LIMIT :limit;
 
@@ -346,7 +349,7 @@ WHERE thread_id = :thread_id
         WHEN JSON_VALID(event_metadata) THEN JSON_EXTRACT(event_metadata, '$.task_id') = :task_id
         ELSE INSTR(event_metadata, '"task_id": ' || JSON_QUOTE(:task_id)) > 0
     END /*]*/
-    /*[ owner=on */ AND user_id = :user_id /*]*/
+    /*[ owner=on */ AND +user_id = :user_id /*]*/
 ORDER BY seq /*[ after=off */ DESC /*]*/
 LIMIT :limit;
 
@@ -383,7 +386,7 @@ SELECT
                 )
             )
             /*]*/
-            /*[ owner=on */ AND answer.user_id = :user_id /*]*/
+            /*[ owner=on */ AND +answer.user_id = :user_id /*]*/
         ORDER BY answer.seq DESC
         LIMIT 1
     ) AS seq
@@ -400,7 +403,7 @@ SELECT COUNT(*) AS messages
 FROM run_events
 WHERE thread_id = :thread_id
     AND category = 'message'
-    /*[ owner=on */ AND user_id = :user_id /*]*/;
+    /*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: run_events.delete_by_thread :affected
 -- doc: Delete the events of a thread. The counter keeps the highest seq: none is used again.
@@ -422,7 +425,7 @@ SET last_seq = MAX(last_seq, excluded.last_seq);
 -- step delete
 DELETE FROM run_events
 WHERE thread_id = :thread_id
-    /*[ owner=on */ AND user_id = :user_id /*]*/;
+    /*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: run_events.delete_by_run :affected
 -- doc: Delete the events of a run. The counter keeps the highest seq: none is used again.
@@ -446,7 +449,7 @@ SET last_seq = MAX(last_seq, excluded.last_seq);
 DELETE FROM run_events
 WHERE thread_id = :thread_id
     AND run_id = :run_id
-    /*[ owner=on */ AND user_id = :user_id /*]*/;
+    /*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: run_events.count_events :value
 -- doc: How many events there are in all threads.

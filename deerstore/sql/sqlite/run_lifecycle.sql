@@ -192,7 +192,8 @@ FROM runs
 WHERE thread_id = :thread_id
 AND status IN ('pending', 'running')
 /*[ plain=off */ AND COALESCE(admitted, TRUE) /*]*/
-ORDER BY created_at, run_id;
+-- The plus keeps SQLite from walking the whole thread in this order.
+ORDER BY +created_at, run_id;
 
 -- name: runs.interrupt_runs :affected
 -- doc: Interrupt those of the given runs that are active, to make room for a newer one.

@@ -2,6 +2,9 @@
 --
 -- The JSON columns have DeerFlow's type JSON, whose affinity in SQLite is NUMERIC: the text 1.0
 -- would become the integer 1. kwargs may be a bare number; such text is stored as a BLOB.
+--
+-- A filter by owner is written +user_id: it narrows a thread's rows. Without statistics SQLite would
+-- rather walk all rows of the user.
 
 -- name: runs.create_run :affected
 -- doc: Store a run beside whatever the thread does; it does not take the thread's slot.
@@ -170,7 +173,7 @@ SELECT
     updated_at
 FROM runs
 WHERE run_id = :run_id
-/*[ owner=on */ AND user_id = :user_id /*]*/;
+/*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: runs.get_run_by_key :optional
 -- doc: The run that an idempotency key made.
@@ -316,7 +319,7 @@ SELECT
 FROM runs
 WHERE +thread_id = :thread_id
 AND run_id IN (SELECT value FROM json_each(:run_ids))
-/*[ owner=on */ AND user_id = :user_id /*]*/
+/*[ owner=on */ AND +user_id = :user_id /*]*/
 /*[ kind=run */ AND operation_kind = 'run' /*]*/;
 
 -- name: runs.list_runs_by_thread :many
@@ -393,7 +396,7 @@ SELECT
     updated_at
 FROM runs
 WHERE thread_id = :thread_id
-/*[ owner=on */ AND user_id = :user_id /*]*/
+/*[ owner=on */ AND +user_id = :user_id /*]*/
 /*[ kind=run */ AND operation_kind = 'run' /*]*/
 ORDER BY created_at DESC, run_id DESC
 LIMIT :limit OFFSET :offset;
@@ -476,7 +479,7 @@ AND (created_at, run_id) < (
     FROM runs AS mark
     WHERE mark.run_id = :before_run_id AND mark.thread_id = :thread_id
 )
-/*[ owner=on */ AND user_id = :user_id /*]*/
+/*[ owner=on */ AND +user_id = :user_id /*]*/
 ORDER BY created_at DESC, run_id DESC
 LIMIT :limit;
 
@@ -494,7 +497,7 @@ WHERE thread_id = :thread_id
 AND status = 'success'
 AND operation_kind = 'run'
 AND CAST(metadata_json AS TEXT) LIKE '%"regenerate_from_run_id"%'
-/*[ owner=on */ AND user_id = :user_id /*]*/;
+/*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: runs.list_edit_regenerate_runs :many
 -- doc: A thread's runs whose metadata may say that they replay an edit, oldest first: created, then
@@ -569,7 +572,7 @@ SELECT
 FROM runs
 WHERE thread_id = :thread_id
 AND CAST(metadata_json AS TEXT) LIKE '%"replay_kind"%'
-/*[ owner=on */ AND user_id = :user_id /*]*/
+/*[ owner=on */ AND +user_id = :user_id /*]*/
 ORDER BY created_at, run_id;
 
 -- name: runs.update_model_name :affected
@@ -610,7 +613,7 @@ FROM runs
 WHERE thread_id = :thread_id
 AND status IN ('success', 'error' /*[ active=on */, 'running' /*]*/)
 AND operation_kind = 'run'
-/*[ owner=on */ AND user_id = :user_id /*]*/;
+/*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: runs.overwrite_run :affected
 -- doc: Replace what a run was created with, where runs.update_run_status would change the state:
@@ -670,7 +673,7 @@ AND (
 -- variant owner: off | on
 DELETE FROM runs
 WHERE run_id = :run_id
-/*[ owner=on */ AND user_id = :user_id /*]*/;
+/*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: runs.delete_runs_by_thread :affected
 -- doc: Remove all runs of a thread.
@@ -680,7 +683,7 @@ WHERE run_id = :run_id
 -- variant owner: off | on
 DELETE FROM runs
 WHERE thread_id = :thread_id
-/*[ owner=on */ AND user_id = :user_id /*]*/;
+/*[ owner=on */ AND +user_id = :user_id /*]*/;
 
 -- name: runs.count_runs :value
 -- doc: How many runs there are.
