@@ -14,7 +14,7 @@ from deerstore.database.joined import may_join
 from deerstore.database.pool import Pool
 from deerstore.database.retry import ATTEMPTS, pause
 from deerstore.database.session import Session
-from deerstore.database.units import Unit, run_through
+from deerstore.database.units import Unit, check_reading, run_through
 from deerstore.errors import MissingExtraError, RetryableError
 from deerstore.queries import CompiledQuery, Query
 
@@ -111,6 +111,8 @@ class Database(Executor):
             def ask(query: Query, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
                 nonlocal wanted
                 wanted = query.compiled(self._connections.engine.codec)
+                if not writes:
+                    check_reading(wanted)
                 bound = wanted.bind(params)
                 if self._connections.echo:
                     log_sql(wanted)

@@ -12,7 +12,7 @@ from deerstore.database.calls import Connections
 from deerstore.database.engine import Result
 from deerstore.database.failures import execution_error
 from deerstore.database.rows import Row, build_rows
-from deerstore.database.units import Unit, converse
+from deerstore.database.units import Unit, check_reading, converse
 from deerstore.errors import InvalidValueError, NotFoundError
 from deerstore.queries import CompiledQuery, Query, QueryCatalog
 
@@ -193,7 +193,7 @@ class Executor(ABC):
         statements. On a database over SQLite either is one trip.
         """
         if not writes:
-            return await converse(work(), self.fetch_tuples)
+            return await converse(work(), self._read)
         return await self.retrying(lambda tx: converse(work(), tx.fetch_tuples))
 
     @property
@@ -215,6 +215,10 @@ class Executor(ABC):
     def _portions(
         self, query: CompiledQuery, bound: Sequence[Any], batch: int
     ) -> AsyncGenerator[Result, None]: ...
+
+    async def _read(self, query: Query, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        check_reading(query.compiled(self._connections.engine.codec))
+        return await self.fetch_tuples(query, params)
 
     async def _fetch(
         self, query: Query, model: Any, params: Mapping[str, Any], *, at_most_one: bool = False

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from deerstore.queries import Query
+from deerstore.errors import InvalidValueError
+from deerstore.queries import CompiledQuery, Query
 
-__all__ = ["Ask", "Unit", "converse", "run_through"]
+__all__ = ["Ask", "Unit", "check_reading", "converse", "run_through"]
 
 T = TypeVar("T")
 
@@ -24,10 +25,11 @@ returns the unit's result."""
 
 async def converse(unit: Unit[T], ask: Callable[[Query, Mapping[str, Any]], Awaitable[Rows]]) -> T:
     """Run a unit, one awaited call after the other."""
+    _check(unit)
     try:
-        wanted = next(unit)
+        query, params = next(unit)
         while True:
-            wanted = unit.send(await ask(*wanted))
+            query, params = unit.send(await ask(query, params))
     except StopIteration as end:
         result: T = end.value
         return result
@@ -37,12 +39,27 @@ async def converse(unit: Unit[T], ask: Callable[[Query, Mapping[str, Any]], Awai
 
 def run_through(unit: Unit[T], ask: Ask) -> T:
     """The same where nothing has to be awaited."""
+    _check(unit)
     try:
-        wanted = next(unit)
+        query, params = next(unit)
         while True:
-            wanted = unit.send(ask(*wanted))
+            query, params = unit.send(ask(query, params))
     except StopIteration as end:
         result: T = end.value
         return result
     finally:
         unit.close()
+
+
+def _check(unit: object) -> None:
+    if not isinstance(unit, Generator):
+        raise TypeError(
+            f"a unit's work has to make a generator that yields (query, params), not a "
+            f"{type(unit).__name__}"
+        )
+
+
+def check_reading(query: CompiledQuery) -> None:
+    """Refuse a query that writes, in a unit that said it would not."""
+    if query.writes:
+        raise InvalidValueError(f"{query.name} writes, and the unit was begun with writes=False")

@@ -146,3 +146,28 @@ async def test_a_unit_that_takes_too_long_says_so(open_database, database, catal
     with pytest.raises(QueryExecutionError, match=r"slow\.write"):
         await short.unit(work)
     assert await notes.ids(database) == []
+
+
+async def test_a_unit_that_said_it_only_reads_does_not_write(database, notes, catalog):
+    def work() -> Iterator[object]:
+        yield catalog["notes.count"], {}
+        yield catalog["notes.add_uncounted"], {"id": 1, "author": "a"}
+
+    async with database.session() as session:
+        for executor in (database, session):
+            with pytest.raises(InvalidValueError, match=r"notes\.add_uncounted writes"):
+                await executor.unit(work, writes=False)
+    assert await notes.ids(database) == []
+
+
+@pytest.mark.parametrize("writes", [True, False])
+async def test_what_is_no_unit_is_refused_in_words(database, catalog, writes):
+    with pytest.raises(TypeError, match="has to make a generator"):
+        await database.unit(lambda: 5, writes=writes)
+
+    def bare() -> Iterator[object]:
+        yield catalog["notes.count"]
+
+    with pytest.raises(TypeError):
+        await database.unit(bare, writes=writes)
+    await assert_whole(database, None, catalog)

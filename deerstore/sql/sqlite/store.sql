@@ -23,7 +23,7 @@ WHERE prefix = :namespace
 AND key IN (SELECT value FROM json_each(:keys));
 
 -- name: store.put_item :exec
--- doc: Make an item, or give it a new value; the time of its making stays.
+-- doc: Make an item, or give it a new value, which is JSON text; the time of its making stays.
 -- plan: store primary key
 -- param namespace: text
 -- param item_key: text
