@@ -182,10 +182,8 @@ class _AsyncMy(Driver):
         sql: str,
         args: Sequence[Any],
     ) -> None:
-        if args:
-            await cursor.execute(sql, args)
-        else:
-            await cursor.execute(sql % ())
+        # With arguments, be there none: without, the driver would send text, and read text.
+        await cursor.execute(sql, tuple(args))
 
     async def insert_many(
         self, raw: Any, cursor: Any, insert: BulkInsert, rows: Sequence[Sequence[Any]]
