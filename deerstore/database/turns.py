@@ -22,7 +22,7 @@ _FORGOTTEN = 64
 class Turns:
     """Lets ``width`` calls run at a time, first come, first served; more when they are long."""
 
-    __slots__ = ("_allowed", "_ended", "_running", "_seen", "_timer", "_waiters", "_width")
+    __slots__ = ("_allowed", "_ended", "_loop", "_running", "_seen", "_timer", "_waiters", "_width")
 
     def __init__(self, width: int) -> None:
         self._width = self._allowed = width
@@ -30,6 +30,7 @@ class Turns:
         self._ended = self._seen = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def running(self) -> int:
@@ -48,6 +49,12 @@ class Turns:
         if self.take():
             return
         loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            # Nobody could wake it there. The pool, which is next, says what is wrong.
+            self._running += 1
+            return
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
         if self._timer is None:

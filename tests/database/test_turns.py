@@ -8,7 +8,7 @@ import time
 import pytest
 
 from deerstore.database.turns import Turns
-from deerstore.errors import PoolTimeoutError, QueryExecutionError
+from deerstore.errors import DeerstoreError, PoolTimeoutError, QueryExecutionError
 from tests.database.test_cancellation import assert_whole, cancelled_after
 
 
@@ -122,3 +122,24 @@ async def test_a_destroyed_read_gives_its_turn_back(database, catalog, notes):
     call.close()
     await asyncio.sleep(0.05)
     await assert_whole(database, None, catalog)
+
+
+async def test_a_call_from_another_event_loop_is_refused_though_turns_are_taken(
+    open_database, database, catalog, notes
+):
+    wide = await open_database(pool_size=4)
+    long = [
+        asyncio.ensure_future(wide.fetch_value(catalog["slow.read"], seconds=20.0))
+        for _ in range(3)
+    ]
+    await asyncio.sleep(0.2)
+
+    def elsewhere() -> None:
+        asyncio.run(asyncio.wait_for(wide.fetch_value(catalog["notes.count"]), 5))
+
+    with pytest.raises(DeerstoreError, match="event loop"):
+        await asyncio.to_thread(elsewhere)
+    for each in long:
+        each.cancel()
+    await asyncio.wait(long)
+    await assert_whole(wide, None, catalog)
