@@ -143,3 +143,22 @@ async def test_a_call_from_another_event_loop_is_refused_though_turns_are_taken(
         each.cancel()
     await asyncio.wait(long)
     await assert_whole(wide, None, catalog)
+
+
+async def test_a_turn_is_never_waited_for_in_another_event_loop():
+    turns = Turns(1)
+    assert turns.take()
+    waiting = asyncio.ensure_future(turns.acquire())
+    await asyncio.sleep(0)
+
+    def elsewhere() -> float:
+        started = time.monotonic()
+        # Woken from here, its loop would sleep on until it has something else to do.
+        asyncio.run(asyncio.wait_for(turns.acquire(), 2))
+        return time.monotonic() - started
+
+    assert await asyncio.to_thread(elsewhere) < 1
+    await waiting
+    for _ in range(3):
+        turns.release()
+    assert turns.running == 0
