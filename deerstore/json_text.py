@@ -36,8 +36,8 @@ _NUL = "\\u0000"
 """U+0000 in JSON text: as good as always, since what it escapes may be a backslash of its own."""
 _KEYS: frozenset[type] = frozenset({str})
 _ATOMS: frozenset[type] = frozenset({str, int, bool, type(None)})
-_DIGITS = 640
-"""What Python takes for a number of any length, however it is configured."""
+_DIGITS = 4_300
+"""The most digits of a number that pydantic-core reads, and Python unless it is told otherwise."""
 _CONTAINERS: frozenset[type] = frozenset({dict, list})
 
 
@@ -68,9 +68,10 @@ def _plain_text(value: Any) -> str | None:
     try:
         if type(value) in _CONTAINERS and _is_plain(value):
             data = to_json(value)
-            # A number of more digits than Python reads would be written all the same.
-            if len(data) <= _DIGITS:
-                return data.decode()
+            if len(data) > _DIGITS:
+                # A longer number would be written all the same: this raises for it.
+                from_json(data)
+            return data.decode()
     except (ValueError, RecursionError):
         pass
     return None

@@ -120,11 +120,12 @@ class Database(Executor):
 
             return run_through(work(), ask)
 
-        return await self._on_connection(
+        outcome = await self._on_connection(
             lambda connection: connection.run_unit(through, writes=writes),
             writes=writes,
             query=lambda: wanted,
         )
+        return _given(outcome)
 
     async def on_connection(self, work: Callable[[Connection], Awaitable[T]], *, writes: bool) -> T:
         """Run code that needs a connection itself, under the rules that hold for a statement.
@@ -133,7 +134,7 @@ class Database(Executor):
         bounded by ``command_timeout``, and may be cancelled. What it does has to be one unit: the
         connection must be out of any transaction when it returns.
         """
-        return await self._on_connection(work, writes=writes, query=lambda: None)
+        return _given(await self._on_connection(work, writes=writes, query=lambda: None))
 
     async def aclose(self) -> None:
         """Let work in flight finish for a bounded time, then close everything.
@@ -160,10 +161,13 @@ class Database(Executor):
         async def run(connection: Connection) -> Result:
             return Result((), await connection.run_many(query, bound, ALONE), None)
 
-        outcome = await self._call(query, run)
+        async def once() -> Result | Failure:
+            return await self._on_connection(run, writes=query.writes, query=lambda: query)
+
+        outcome = await once()
         if isinstance(outcome, Result):
             return outcome.count
-        return (await self._again(outcome, lambda: self._call(query, run))).count
+        return (await self._again(outcome, once)).count
 
     async def _portions(
         self, query: CompiledQuery, bound: Sequence[Any], batch: int
@@ -215,36 +219,24 @@ class Database(Executor):
             turns.release()
         return result
 
-    async def _call(
-        self, query: CompiledQuery, work: Callable[[Connection], Awaitable[Result]]
-    ) -> Result | Failure:
-        lane = self._connections.writing if query.writes else self._connections.reading
-        connection = await self._connections.enter(lane, query)
-        connection.deadline.start()
-        try:
-            result = await work(connection)
-        except BaseException as error:  # noqa: BLE001 - told apart in _failed
-            return await self._failed(lane, connection, query, error)
-        connection.deadline.stop()
-        lane.pool.release(connection)
-        lane.leave()
-        return result
-
     async def _on_connection(
         self,
         work: Callable[[Connection], Awaitable[T]],
         *,
         writes: bool,
         query: Callable[[], CompiledQuery | None],
-    ) -> T:
+    ) -> T | Failure:
+        """``work`` on a connection of its own; ``query`` says what it has asked for last.
+
+        A failure is given back when another try may help, else it is raised.
+        """
         lane = self._connections.writing if writes else self._connections.reading
-        connection = await self._connections.enter(lane, None)
+        connection = await self._connections.enter(lane, query())
         connection.deadline.start()
         try:
             result = await work(connection)
         except BaseException as error:  # noqa: BLE001 - told apart in _failed
-            failure = await self._failed(lane, connection, query(), error)
-            raise failure.error from failure.error.__cause__
+            return await self._failed(lane, connection, query(), error)
         connection.deadline.stop()
         lane.pool.release(connection)
         lane.leave()
@@ -273,6 +265,12 @@ class Database(Executor):
                 return outcome
             failure = outcome
         raise failure.error
+
+
+def _given(outcome: T | Failure) -> T:
+    if isinstance(outcome, Failure):
+        raise outcome.error from outcome.error.__cause__
+    return outcome
 
 
 def _engine(config: StorageConfig) -> Engine:
