@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
@@ -95,13 +96,20 @@ class Server(ABC):
         process, self._process = self._process, None
         if process is None:
             return
-        # PostgreSQL's own children end when they miss their postmaster.
+        # PostgreSQL's own children end when they miss their postmaster, which may take them as long
+        # as an answer: a power cut takes them as well.
+        children = _children(process.pid) if number == signal.SIGKILL else []
         process.send_signal(number)
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         try:
             process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        while any(map(_runs, children)):
+            time.sleep(0.005)
 
     @property
     def log(self) -> Path:
@@ -186,3 +194,15 @@ def _free_port() -> int:
 def _version(path: Path) -> list[int]:
     """The version numbers in a path, so that 16 sorts above 9."""
     return [int(part) for part in path.parts if part.isdigit()]
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
