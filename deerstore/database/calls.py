@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from deerstore.database.engine import Connection, Engine, Result, Scope, Verdict, lock_patience
 from deerstore.database.failures import lost_error, retryable_error, timeout_error
 from deerstore.database.gate import WriterGate
-from deerstore.database.joined import JoinedWrites
+from deerstore.database.joined_reads import JoinedReads
+from deerstore.database.joined_writes import JoinedWrites
 from deerstore.database.pool import Pool
 from deerstore.database.turns import Turns
 from deerstore.errors import DeerstoreError, RetryableError
@@ -100,8 +101,10 @@ class Connections:
         gate = engine.gate()
         if gate is not None:
             self.writing = Lane(self._pool(engine, config, 1), gate)
-        self.joined = JoinedWrites(self)
+        self.joined_writes = JoinedWrites(self)
         """Single writes that have to wait for the gate."""
+        self.joined_reads = JoinedReads(self)
+        """Single reads that have to wait for a turn."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     @staticmethod
@@ -132,6 +135,7 @@ class Connections:
         if lane.gate is not None:
             await self.wait_to_write(query)
         if lane.turns is not None:
+            lane.pool.check_usable()
             await lane.turns.acquire()
         try:
             return lane.pool.take() or await lane.pool.acquire()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from deerstore.database.calls import Connections, Failure, Lane, timed_portions
 from deerstore.database.catalog import deerstore_queries
-from deerstore.database.engine import ALONE, Connection, Engine, Result, RunQuery
+from deerstore.database.engine import ALONE, Connection, Engine, FileConnection, Result, RunQuery
 from deerstore.database.executor import Executor, log_sql
-from deerstore.database.joined import may_join
+from deerstore.database.joined_writes import may_join
 from deerstore.database.pool import Pool
 from deerstore.database.retry import ATTEMPTS, pause
 from deerstore.database.session import Session
@@ -103,7 +103,7 @@ class Database(Executor):
 
     async def unit(self, work: Callable[[], Unit[T]], *, writes: bool = True) -> T:
         """Run a unit of several queries; on SQLite in one trip."""
-        if not self._connections.engine.one_trip_units:
+        if not self._connections.engine.in_file:
             return await super().unit(work, writes=writes)
         wanted: CompiledQuery | None = None
 
@@ -120,12 +120,11 @@ class Database(Executor):
 
             return run_through(work(), ask)
 
-        outcome = await self._on_connection(
-            lambda connection: connection.run_unit(through, writes=writes),
-            writes=writes,
-            query=lambda: wanted,
-        )
-        return _given(outcome)
+        async def go(connection: Connection) -> T:
+            assert isinstance(connection, FileConnection)
+            return await connection.run_unit(through, writes=writes)
+
+        return _given(await self._on_connection(go, writes=writes, query=lambda: wanted))
 
     async def on_connection(self, work: Callable[[Connection], Awaitable[T]], *, writes: bool) -> T:
         """Run code that needs a connection itself, under the rules that hold for a statement.
@@ -193,14 +192,14 @@ class Database(Executor):
         gate = lane.gate
         if gate is not None and not gate.take():
             if may_join(query):
-                outcome = await self._connections.joined.submit(query, bound, rows)
+                outcome = await self._connections.joined_writes.submit(query, bound, rows)
                 if isinstance(outcome, Failure) and not outcome.repeatable:
                     raise outcome.error
                 return outcome
             await self._connections.wait_to_write(query)
         turns = lane.turns
         if turns is not None and not turns.take():
-            await turns.acquire()
+            return await self._connections.joined_reads.submit(query, bound, rows)
         try:
             connection = lane.pool.take() or await lane.pool.acquire()
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -14,13 +15,15 @@ from deerstore.queries import Codec, CompiledQuery
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
-    from deerstore.database.joined import JoinedWrite
+    from deerstore.database.joined_reads import JoinedRead, ReadingTrip
+    from deerstore.database.joined_writes import JoinedWrite
 
 __all__ = [
     "ALONE",
     "Connection",
     "Deadline",
     "Engine",
+    "FileConnection",
     "Result",
     "RunQuery",
     "Scope",
@@ -157,21 +160,6 @@ class Connection(ABC):
         A call that stands alone and has one step is one trip. Raises the driver's exceptions.
         """
 
-    async def run_together(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
-        """Execute the statements of several writers in one transaction.
-
-        Each is a unit: one that fails gives its exception and leaves the others as they are. An
-        exception that is raised means that nothing was done.
-        """
-        raise NotImplementedError
-
-    async def run_unit(self, through: Callable[[RunQuery], T], *, writes: bool) -> T:
-        """Go through several queries without a return to the caller between them.
-
-        One that ``writes`` is a transaction of its own. For engines with ``one_trip_units``.
-        """
-        raise NotImplementedError
-
     @abstractmethod
     async def run_many(
         self, query: CompiledQuery, bound: Sequence[Sequence[Any]], scope: Scope
@@ -224,6 +212,32 @@ class Connection(ABC):
         """Close at once, without waiting for anything."""
 
 
+class FileConnection(Connection):
+    """A connection with a thread, to which several things can be taken in one trip."""
+
+    @abstractmethod
+    async def run_writes(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
+        """Execute the statements of several writers in one transaction.
+
+        Each is a unit: one that fails gives its exception and leaves the others as they are. An
+        exception that is raised means that nothing was done.
+        """
+
+    @abstractmethod
+    async def run_reads(self, waiting: deque[JoinedRead], trip: ReadingTrip) -> None:
+        """Take readers that wait, one after the other, until none is left or time is up.
+
+        The trip tells how far it came, also when an exception ends it.
+        """
+
+    @abstractmethod
+    async def run_unit(self, through: Callable[[RunQuery], T], *, writes: bool) -> T:
+        """Go through several queries without a return to the caller between them.
+
+        One that ``writes`` is a transaction of its own.
+        """
+
+
 def lock_patience(config: StorageConfig) -> float:
     """Seconds to wait for another writer: so that this answer comes before ``command_timeout``."""
     if config.command_timeout is None:
@@ -238,8 +252,8 @@ class Engine(ABC):
     codec: Codec
     reads_at_a_time: int | None = None
     """How many single reads are best run at a time, where that is fewer than connections."""
-    one_trip_units = False
-    """Whether several queries with Python between them can be one trip."""
+    in_file = False
+    """Whether its connections are :class:`FileConnection`."""
 
     @abstractmethod
     async def connect(self) -> Connection:

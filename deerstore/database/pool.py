@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from deerstore.errors import ConnectionLostError, DeerstoreError, PoolTimeoutError
@@ -66,7 +67,7 @@ class Pool(Generic[C]):
     ) -> None:
         self._connect = connect
         self._size = size
-        self._acquire_timeout = acquire_timeout
+        self.acquire_timeout = acquire_timeout
         self._check_after = check_after
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle: list[C] = []
@@ -109,7 +110,7 @@ class Pool(Generic[C]):
         connection = self.take()
         if connection is not None:
             return connection
-        self._check_open()
+        self.check_usable()
         connection = await self._wait_for_place()
         if connection is not None and (connection.closed or self._is_stale(connection)):
             try:
@@ -226,7 +227,8 @@ class Pool(Generic[C]):
         since = connection.idle_since
         return since <= self._suspect_before or self._now() - since > self._check_after
 
-    def _check_open(self) -> None:
+    def check_usable(self) -> None:
+        """Raise DeerstoreError when the pool is closed, or belongs to another event loop."""
         if self._closed:
             raise DeerstoreError("the database is closed")
         loop = asyncio.get_running_loop()
@@ -249,16 +251,20 @@ class Pool(Generic[C]):
                 return None
         assert self._loop is not None
         waiter: asyncio.Future[C | None] = self._loop.create_future()
-        self._waiters.append((waiter, self._loop.time()))
+        place = (waiter, self._loop.time())
+        self._waiters.append(place)
         if self._timer is None:
-            self._timer = self._loop.call_later(self._acquire_timeout, self._expire)
+            self._timer = self._loop.call_later(self.acquire_timeout, self._expire)
         try:
             return await waiter
-        except BaseException:
+        except BaseException as error:
             if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
                 # The place came at the same moment as the cancellation: pass it on.
                 self._opening -= 1
                 self._offer(waiter.result())
+            elif isinstance(error, GeneratorExit):
+                with suppress(ValueError):
+                    self._waiters.remove(place)
             raise
 
     def _expire(self) -> None:
@@ -269,13 +275,14 @@ class Pool(Generic[C]):
         while self._waiters:
             waiter, since = self._waiters[0]
             if not waiter.done():
-                if now < since + self._acquire_timeout:
-                    self._timer = self._loop.call_at(since + self._acquire_timeout, self._expire)
+                if now < since + self.acquire_timeout:
+                    self._timer = self._loop.call_at(since + self.acquire_timeout, self._expire)
                     return
-                waiter.set_exception(self._too_late(now - since))
+                waiter.set_exception(self.too_late(now - since))
             self._waiters.popleft()
 
-    def _too_late(self, waited: float) -> PoolTimeoutError:
+    def too_late(self, waited: float) -> PoolTimeoutError:
+        """What a caller is told that waited for ``waited`` seconds in vain."""
         return PoolTimeoutError(
             f"no connection became free within {waited:.1f} s (pool_size={self._size}, "
             f"in use: {self.in_use}, also waiting: {max(0, self.waiting - 1)})",
@@ -340,9 +347,9 @@ class Pool(Generic[C]):
 
     async def _open(self) -> C:
         try:
-            async with asyncio.timeout(self._acquire_timeout):
+            async with asyncio.timeout(self.acquire_timeout):
                 return await self._connect()
         except TimeoutError as error:
             raise ConnectionLostError(
-                f"no connection could be made within {self._acquire_timeout:g} s"
+                f"no connection could be made within {self.acquire_timeout:g} s"
             ) from error

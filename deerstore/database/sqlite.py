@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,9 +17,9 @@ import aiosqlite
 
 from deerstore.database import codecs
 from deerstore.database.engine import (
-    Connection,
     Deadline,
     Engine,
+    FileConnection,
     Result,
     RunQuery,
     Scope,
@@ -42,7 +43,8 @@ from deerstore.queries import Codec, CompiledQuery
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
-    from deerstore.database.joined import JoinedWrite
+    from deerstore.database.joined_reads import JoinedRead, ReadingTrip
+    from deerstore.database.joined_writes import JoinedWrite
 
 __all__ = ["SQLiteConnection", "SQLiteEngine"]
 
@@ -82,7 +84,7 @@ class _Worker(aiosqlite.Connection):
         self._thread.join()
 
 
-class SQLiteConnection(Connection):
+class SQLiteConnection(FileConnection):
     """One connection and its thread."""
 
     def __init__(self, engine: SQLiteEngine) -> None:
@@ -111,10 +113,13 @@ class SQLiteConnection(Connection):
     ) -> Coroutine[Any, Any, Result]:
         return self._worker.call(self._side.run, query, bound, scope, rows)
 
-    async def run_together(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
+    async def run_writes(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
         outcomes: list[Result | Exception]
-        outcomes = await self._worker.call(self._side.run_together, writes)
+        outcomes = await self._worker.call(self._side.run_writes, writes)
         return outcomes
+
+    async def run_reads(self, waiting: deque[JoinedRead], trip: ReadingTrip) -> None:
+        await self._worker.call(self._side.run_reads, waiting, trip)
 
     async def run_unit(self, through: Callable[[RunQuery], T], *, writes: bool) -> T:
         result: T = await self._worker.call(self._side.run_unit, through, writes)
@@ -211,8 +216,8 @@ class SQLiteEngine(Engine):
     """One file; readers beside one writer."""
 
     name = "sqlite"
-    reads_at_a_time = 2
-    one_trip_units = True
+    reads_at_a_time = 1
+    in_file = True
 
     def __init__(self, config: StorageConfig) -> None:
         self.path = config.targets.sqlite_path()

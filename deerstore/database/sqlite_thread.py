@@ -6,16 +6,18 @@ import contextlib
 import os
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deerstore.database.engine import Result, RunQuery, Scope
+from deerstore.database.engine import ALONE, Result, RunQuery, Scope
 from deerstore.database.sqlite_types import DeclaredTypes
 from deerstore.database.undeclared import Kinds
 from deerstore.queries import CompiledQuery, CompiledStep
 
 if TYPE_CHECKING:
-    from deerstore.database.joined import JoinedWrite
+    from deerstore.database.joined_reads import JoinedRead, ReadingTrip
+    from deerstore.database.joined_writes import JoinedWrite
 
 __all__ = ["ThreadSide", "primary_code"]
 
@@ -28,6 +30,11 @@ longer one is made of slices, and a cancelled call ends after one of them."""
 _CACHE_KIB = 8_000
 """Pages that a connection keeps, at most. SQLite's own 2,000 do not hold what the search of a
 million threads looks at."""
+
+_MOST_READS = 32
+_SHARE = 0.002
+"""How many readers one trip may take, and for how many seconds it goes on taking them: the first
+of them waits for the last."""
 
 _GUARD = "deerstore_guard"
 
@@ -123,7 +130,7 @@ class ThreadSide:
             return self._step(steps[0], bound[0], rows and query.columns is None)
         return self.alone(lambda: self._steps(query, bound, rows), query.writes)
 
-    def run_together(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
+    def run_writes(self, writes: Sequence[JoinedWrite]) -> list[Result | Exception]:
         """The statements of several writers in one transaction, each a unit of its own."""
         return self.alone(lambda: [self._one_of_many(write) for write in writes], writing=True)
 
@@ -151,6 +158,20 @@ class ThreadSide:
         else:
             self.execute(f"RELEASE {_GUARD}")
         return result
+
+    def run_reads(self, waiting: deque[JoinedRead], trip: ReadingTrip) -> None:
+        """The statements of readers that wait, each by itself."""
+        until = time.monotonic() + _SHARE
+        while len(trip.done) < _MOST_READS:
+            try:
+                read = waiting.popleft()
+            except IndexError:
+                return
+            if not trip.begin(read):
+                continue
+            trip.end(self.run(read.query, read.bound, ALONE, read.rows))
+            if time.monotonic() >= until:
+                return
 
     def run_unit(self, through: Callable[[RunQuery], T], writes: bool) -> T:
         """Several queries with Python between them."""

@@ -1,15 +1,16 @@
 """Turns: how many short reads of one SQLite file run at a time.
 
 Each SQLite connection has a thread, and the threads of one process share the interpreter's lock,
-which SQLite lets go of and takes again with each row. Ten threads that all read a page hand the
-lock to and fro and get less done than two. A read that takes long is another matter: SQLite works
-on it without the lock, and nobody should wait for it.
+which SQLite lets go of and takes again with each row. Threads that all read a page hand the lock
+to and fro and get less done than one. A read that takes long is another matter: SQLite works on
+it without the lock, and nobody should wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 __all__ = ["Turns"]
 
@@ -22,7 +23,7 @@ _FORGOTTEN = 64
 class Turns:
     """Lets ``width`` calls run at a time, first come, first served; more when they are long."""
 
-    __slots__ = ("_allowed", "_ended", "_loop", "_running", "_seen", "_timer", "_waiters", "_width")
+    __slots__ = ("_allowed", "_ended", "_running", "_seen", "_timer", "_waiters", "_width")
 
     def __init__(self, width: int) -> None:
         self._width = self._allowed = width
@@ -30,7 +31,6 @@ class Turns:
         self._ended = self._seen = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def running(self) -> int:
@@ -49,21 +49,18 @@ class Turns:
         if self.take():
             return
         loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-        elif self._loop is not loop:
-            # Nobody could wake it there. The pool, which is next, says what is wrong.
-            self._running += 1
-            return
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
         if self._timer is None:
             self._watch(loop)
         try:
             await waiter
-        except asyncio.CancelledError:
+        except BaseException as error:
             if waiter.done() and not waiter.cancelled():
                 self.release()
+            elif isinstance(error, GeneratorExit):
+                with suppress(ValueError):
+                    self._waiters.remove(waiter)
             raise
 
     def release(self) -> None:

@@ -134,31 +134,19 @@ async def test_a_call_from_another_event_loop_is_refused_though_turns_are_taken(
     ]
     await asyncio.sleep(0.2)
 
-    def elsewhere() -> None:
-        asyncio.run(asyncio.wait_for(wide.fetch_value(catalog["notes.count"]), 5))
+    def count():
+        return (yield catalog["notes.count"], {})
 
-    with pytest.raises(DeerstoreError, match="event loop"):
-        await asyncio.to_thread(elsewhere)
+    def elsewhere(call) -> None:
+        asyncio.run(asyncio.wait_for(call(), 5))
+
+    for call in (
+        lambda: wide.fetch_value(catalog["notes.count"]),
+        lambda: wide.unit(count, writes=False),
+    ):
+        with pytest.raises(DeerstoreError, match="event loop"):
+            await asyncio.to_thread(elsewhere, call)
     for each in long:
         each.cancel()
     await asyncio.wait(long)
     await assert_whole(wide, None, catalog)
-
-
-async def test_a_turn_is_never_waited_for_in_another_event_loop():
-    turns = Turns(1)
-    assert turns.take()
-    waiting = asyncio.ensure_future(turns.acquire())
-    await asyncio.sleep(0)
-
-    def elsewhere() -> float:
-        started = time.monotonic()
-        # Woken from here, its loop would sleep on until it has something else to do.
-        asyncio.run(asyncio.wait_for(turns.acquire(), 2))
-        return time.monotonic() - started
-
-    assert await asyncio.to_thread(elsewhere) < 1
-    await waiting
-    for _ in range(3):
-        turns.release()
-    assert turns.running == 0

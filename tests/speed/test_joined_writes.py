@@ -30,13 +30,13 @@ async def database(engine, migrated_config) -> AsyncIterator[Database]:
 def groups(monkeypatch) -> list[int]:
     """How many writers each shared transaction had."""
     sizes: list[int] = []
-    together = ThreadSide.run_together
+    together = ThreadSide.run_writes
 
     def counted(self, writes):
         sizes.append(len(writes))
         return together(self, writes)
 
-    monkeypatch.setattr(ThreadSide, "run_together", counted)
+    monkeypatch.setattr(ThreadSide, "run_writes", counted)
     return sizes
 
 

@@ -70,6 +70,11 @@ ORDER BY id;
 SELECT COUNT(*) AS total
 FROM notes;
 
+-- name: notes.lost :value
+-- doc: Fails: there is no such table.
+SELECT COUNT(*) AS total
+FROM lost_notes;
+
 -- name: notes.list :many
 -- doc: All notes by key.
 SELECT id, author, body, score

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from deerstore.database.catalog import is_own
-from deerstore.database.engine import ALONE, Connection, Result
+from deerstore.database.engine import ALONE, Connection, FileConnection, Result
 from deerstore.database.failures import timeout_error
 from deerstore.errors import RetryableError
 from deerstore.queries import CompiledQuery
@@ -128,7 +128,8 @@ class JoinedWrites:
                 (only,) = writes
                 outcomes = [await connection.run(only.query, only.bound, ALONE, rows=only.rows)]
             elif writes:
-                outcomes = await connection.run_together(writes)
+                assert isinstance(connection, FileConnection)
+                outcomes = await connection.run_writes(writes)
         except BaseException as error:
             failure = await self._connections.recover(lane, connection, None, error)
             for write in writes:
