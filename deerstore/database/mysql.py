@@ -244,6 +244,9 @@ class MySQLConnection(Connection):
         cursor = self._cursor
         await self._limit.check(step.sql, (args,))
         await self._driver.execute(self._raw, cursor, step.sql, args)
+        if step.gives_id:
+            given = ((cursor.lastrowid,),) if cursor.rowcount else ()
+            return Result(given, len(given), step.returns if named else None)
         if not step.returns_rows:
             return Result((), cursor.rowcount, None)
         fetched = await cursor.fetchall()

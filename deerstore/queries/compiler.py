@@ -157,6 +157,7 @@ def _template(
                 writes=writes,
                 returns_rows=returns_rows,
                 returns=tuple(step.returns),
+                gives_id=statement.sets_id and not returns_rows and len(step.returns) == 1,
                 carried=tuple(
                     (position, name)
                     for position, name in enumerate(order)
@@ -175,13 +176,14 @@ def _template(
 
 def _result_step(source: SourceText, query: DeclaredQuery, steps: list[CompiledStep]) -> int:
     for declared, step in zip(query.steps, steps, strict=True):
-        if declared.returns and not step.returns_rows:
+        if declared.returns and not (step.returns_rows or step.gives_id):
             place = next(iter(declared.returns.values()))
             raise source.error(f"step {step.name!r} returns no row to take names from", *place)
     last = len(steps) - 1
     if query.cardinality in _ROWS:
         for index in range(last, -1, -1):
-            if steps[index].returns_rows and not steps[index].each:
+            step = steps[index]
+            if (step.returns_rows or step.gives_id) and not step.each:
                 return index
         raise source.error(
             f"':{query.cardinality}' wants rows, and this {steps[last].keyword} returns none",

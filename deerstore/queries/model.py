@@ -128,6 +128,9 @@ class CompiledStep:
     returns_rows: bool
     returns: tuple[str, ...]
     """Names that later steps use for the columns of this step's first row."""
+    gives_id: bool
+    """MySQL: its row is the one number that the statement gave to LAST_INSERT_ID(…). It has none
+    when the statement matched nothing."""
     carried: tuple[tuple[int, str], ...]
     """Arguments that come from an earlier step: position and name. ``bind`` leaves them None."""
     line: int

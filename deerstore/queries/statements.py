@@ -34,6 +34,11 @@ class Statement:
         everything = [token for _, tokens in runs for token in tokens]
         behind = casts(text, everything, types) if engine == "postgres" else {}
         self._rendered = [_render(text, engine, tokens, behind) for _, tokens in runs]
+        self.sets_id = engine == "mysql" and any(
+            kind == "word" and text[start:end].upper() == "LAST_INSERT_ID"
+            for kind, start, end in everything
+        )
+        """Whether a number of its own travels with MySQL's answer."""
         self._nature: Nature | None = None
         if _has_word(runs[0][1]) and not any(
             kind == "word" and text[start:end].upper() in _TELLING

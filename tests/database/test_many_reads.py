@@ -1,4 +1,4 @@
-"""Many reads at once: each gets what is its own, and what happens to one is nobody else's affair."""
+"""Many reads at once: each gets what is its own, and what befalls one is nobody else's affair."""
 
 from __future__ import annotations
 

@@ -171,6 +171,24 @@ async def test_the_steps_of_a_query_are_one_transaction(database, catalog, notes
     assert await database.execute(series, authors=[]) == 0
 
 
+async def test_a_step_hands_on_what_its_write_came_to(database, catalog, notes):
+    """Engines with RETURNING give a row; MySQL's number travels with its answer."""
+    await notes.add(database, 1, score=7)
+    reply = catalog["notes.raise_with_reply"]
+    row = await database.fetch_one(reply, id=1, reply_id=2, author="b")
+    assert dict(row) == {"score": 8}
+    assert (await database.fetch_one(catalog["notes.get"], id=2))["score"] == 8
+    async with database.transaction() as session:
+        assert await session.fetch_value(reply, id=1, reply_id=3, author="c") == 9
+    assert (await database.fetch_one(catalog["notes.get"], id=3))["score"] == 9
+    # A note that is not there: no row, and nothing to hand on.
+    assert await database.fetch_optional(reply, id=9, reply_id=4, author="d") is None
+    with pytest.raises(QueryExecutionError):
+        await database.fetch_optional(reply, id=1, reply_id=4, author="c")
+    assert (await database.fetch_one(catalog["notes.get"], id=1))["score"] == 9
+    assert await notes.ids(database) == [1, 2, 3]
+
+
 async def test_lists_are_one_parameter(database, catalog, notes):
     for number in (1, 2, 3):
         await notes.add(database, number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deerstore.errors import InvalidValueError
+from deerstore.errors import InvalidValueError, QueryFileError
 
 GET = """
 -- name: runs.get_run :optional
@@ -221,6 +221,30 @@ def test_what_a_statement_does_is_known_from_its_words(
         (step,) = catalog["q"].compiled(engine).steps
         assert (step.keyword, step.writes, step.returns_rows) == (keyword, writes, returns_rows)
     assert catalog["q"].writes is writes
+
+
+def test_on_mysql_a_write_hands_on_the_number_that_it_set(load):
+    text = (
+        "-- name: q :value\n-- step raise -> {names}\nUPDATE t SET n = {value} WHERE a = 1;\n"
+        "-- step note\nINSERT INTO u (n, m) VALUES ({names_used})"
+    )
+
+    def loaded(engine: str, value: str, names: str = "top"):
+        used = ", ".join(f":{name}" for name in names.split(", "))
+        return load(**{engine: text.format(names=names, value=value, names_used=used)})["q"]
+
+    query = loaded("mysql", "LAST_INSERT_ID(n + 1)").compiled("mysql")
+    step = query.steps[0]
+    assert (step.gives_id, step.returns_rows, step.returns) == (True, False, ("top",))
+    assert query.result_step == 0
+    for engine, value, names in (
+        ("mysql", "n + 1 /* LAST_INSERT_ID */ + length('LAST_INSERT_ID(1)')", "top"),
+        ("mysql", "LAST_INSERT_ID(n + 1)", "top, base"),
+        ("sqlite", "LAST_INSERT_ID(n + 1)", "top"),
+        ("postgres", "LAST_INSERT_ID(n + 1)", "top"),
+    ):
+        with pytest.raises(QueryFileError, match="returns no row to take names from"):
+            loaded(engine, value, names)
 
 
 def test_only_the_variant_that_locks_counts_as_a_write(load):

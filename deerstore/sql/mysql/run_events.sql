@@ -18,19 +18,17 @@
 -- param content_formats: text[]
 -- param created_times: timestamp[]
 -- column base: int
--- step allocate
+-- step allocate -> base
 INSERT INTO run_event_counters (thread_id, last_seq)
 VALUES
     (
         :thread_id,
-        COALESCE((SELECT MAX(seq) FROM run_events WHERE thread_id = :thread_id), 0) + :count
+        LAST_INSERT_ID(
+            COALESCE((SELECT MAX(seq) FROM run_events WHERE thread_id = :thread_id), 0)
+        ) + :count
     )
-ON DUPLICATE KEY UPDATE last_seq = GREATEST(last_seq + :count, VALUES(last_seq));
-
--- step read -> base
-SELECT last_seq - :count AS base
-FROM run_event_counters
-WHERE thread_id = :thread_id;
+ON DUPLICATE KEY UPDATE
+    last_seq = LAST_INSERT_ID(GREATEST(last_seq, VALUES(last_seq) - :count)) + :count;
 
 -- step insert :each
 INSERT INTO run_events
@@ -159,15 +157,14 @@ WHERE thread_id IN (
 -- column seq: int
 -- column created_at: timestamp
 -- column created: bool
--- step lock
+-- step lock -> base
 INSERT INTO run_event_counters (thread_id, last_seq)
-VALUES (:thread_id, COALESCE((SELECT MAX(seq) FROM run_events WHERE thread_id = :thread_id), 0))
-ON DUPLICATE KEY UPDATE last_seq = GREATEST(last_seq, VALUES(last_seq));
-
--- step read -> base
-SELECT last_seq AS base
-FROM run_event_counters
-WHERE thread_id = :thread_id;
+VALUES
+    (
+        :thread_id,
+        LAST_INSERT_ID(COALESCE((SELECT MAX(seq) FROM run_events WHERE thread_id = :thread_id), 0))
+    )
+ON DUPLICATE KEY UPDATE last_seq = LAST_INSERT_ID(GREATEST(last_seq, VALUES(last_seq)));
 
 -- step insert
 INSERT INTO run_events

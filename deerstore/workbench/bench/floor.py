@@ -254,6 +254,8 @@ class _AioMySQL(Floor):
                 async with self._raw.cursor() as cursor:
                     await cursor.execute(step.sql, args)
                     rows = await cursor.fetchall() if step.returns_rows else []
+                    if step.gives_id:
+                        rows = [(cursor.lastrowid,)]
                 if step.returns:
                     found = dict(zip(step.returns, rows[0], strict=False))
                     result = rows

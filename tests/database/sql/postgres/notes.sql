@@ -71,6 +71,22 @@ ORDER BY id;
 SELECT COUNT(*) AS total
 FROM notes;
 
+-- name: notes.raise_with_reply :optional
+-- doc: Add one to the score of a note, and reply to it with a note that has the same.
+-- param id: int
+-- param reply_id: int
+-- param author: text
+-- step raise -> score
+UPDATE notes
+SET score = score + 1
+WHERE id = :id
+RETURNING score;
+-- step reply
+INSERT INTO notes (id, author, score, parent_id)
+SELECT :reply_id::integer, :author, :score::integer, :id::integer
+FROM notes
+WHERE id = :id;
+
 -- name: notes.lost :value
 -- doc: Fails: there is no such table.
 SELECT COUNT(*) AS total
