@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from benchmarks.peers.aiosql_files import Aiosql
 from benchmarks.peers.core import Core
 from benchmarks.peers.engine import engine_for
-from benchmarks.peers.orm import Orm, OrmBulk
+from benchmarks.peers.orm import Orm, OrmBulk, OrmKeyed
 from benchmarks.places import Place
 from deerstore.database import Database
 from deerstore.workbench.bench import OPERATIONS, Line, Operation, open_floor, repositories
@@ -42,6 +42,8 @@ async def measure_queries(
         engine = engine_for(place.config)
         stack.push_async_callback(engine.dispose)
         peers: list[Any] = [Orm(engine), OrmBulk(engine), Core(engine)]
+        if place.kind == "sqlite":
+            peers.append(OrmKeyed(engine))
         if place.kind in ("sqlite", "postgres"):
             peers.append(await stack.enter_async_context(Aiosql.open(place.config)))
         lines: dict[str, Line] = {}

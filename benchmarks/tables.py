@@ -30,6 +30,7 @@ SHOWN = (
     "run_events.append_batch 1000",
     "feedback.upsert_feedback",
 )
+_ORM = ("SQLAlchemy ORM", "SQLAlchemy ORM, own key", "SQLAlchemy ORM, bulk INSERT")
 
 
 def main(path: str) -> None:
@@ -58,7 +59,7 @@ def main(path: str) -> None:
 def _cells(of: dict[str, Any]) -> list[str]:
     floor = median(median(block) for block in of["floor"])
     shown = f"{floor / 1e3:.0f} µs" if floor < 1e6 else f"{floor / 1e6:.1f} ms"
-    peers = [name for name in ("SQLAlchemy ORM", "SQLAlchemy ORM, bulk INSERT") if name in of]
+    peers = [name for name in _ORM if name in of]
     orm = " / ".join(f"{_ratio(of, name, 'deerstore')[0]:.1f}" for name in peers)
     return [shown, f"{_ratio(of, 'deerstore', 'floor')[0]:.2f}", orm]
 

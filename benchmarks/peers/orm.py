@@ -2,7 +2,9 @@
 
 In the usual style: a session per call; ``add``, ``flush``, ``refresh``, ``commit``; a pool that
 pings before use. A batch is a unit of work like any other: its objects are added and flushed.
-And with a batch as the ORM's bulk INSERT of one statement, for those who have looked it up.
+Of these SQLAlchemy makes one INSERT, but one for each row on SQLite when it has to ask for a
+generated key; so there is a variant without such a key. And one with a batch as the ORM's bulk
+INSERT, past the unit of work, for those who have looked it up.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ from typing import Any
 from sqlalchemy import func, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 
-from benchmarks.peers.tables import Counter, EventRow, FeedbackRow, RunRow, ThreadRow, UserRow
+from benchmarks.peers.tables import (
+    Counter,
+    EventRow,
+    FeedbackRow,
+    KeyedEventRow,
+    RunRow,
+    ThreadRow,
+    UserRow,
+)
 from deerstore.repositories import (
     Feedback,
     FeedbackCreate,
@@ -28,7 +38,7 @@ from deerstore.repositories import (
 )
 from deerstore.workbench.bench.seed import EVENT_THREAD, FIGURES, RUN_THREAD
 
-__all__ = ["Orm", "OrmBulk"]
+__all__ = ["Orm", "OrmBulk", "OrmKeyed"]
 
 _RENAMED = {
     "metadata_json": "metadata",
@@ -91,6 +101,7 @@ class Orm:
     """The operations by the benchmark's names."""
 
     name = "SQLAlchemy ORM"
+    _event_row: Any = EventRow
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._session: Callable[[], AsyncSession] = async_sessionmaker(
@@ -224,7 +235,7 @@ class Orm:
         async with self._session() as session:
             first = await self._allocate(session, events[0], len(events))
             rows = [
-                EventRow(**new_event(event, seq, now))
+                self._event_row(**new_event(event, seq, now))
                 for seq, event in enumerate(events, start=first)
             ]
             session.add_all(rows)
@@ -268,6 +279,19 @@ class Orm:
             await session.refresh(row)
             await session.commit()
             return feedback_of(row)
+
+
+class OrmKeyed(Orm):
+    """The same with events that SQLite, too, takes in one INSERT."""
+
+    name = "SQLAlchemy ORM, own key"
+    _event_row = KeyedEventRow
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
+        self.operations = {
+            f"run_events.append_batch {count}": self.append_batch for count in (10, 100, 1_000)
+        }
 
 
 class OrmBulk(Orm):

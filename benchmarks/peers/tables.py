@@ -12,7 +12,16 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
-__all__ = ["Base", "Counter", "EventRow", "FeedbackRow", "RunRow", "ThreadRow", "UserRow"]
+__all__ = [
+    "Base",
+    "Counter",
+    "EventRow",
+    "FeedbackRow",
+    "KeyedEventRow",
+    "RunRow",
+    "ThreadRow",
+    "UserRow",
+]
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -124,6 +133,18 @@ class EventRow(Base):
     content_format: Mapped[str | None]
     seq: Mapped[int]
     created_at: Mapped[datetime]
+
+
+class KeyedEventRow(Base):
+    """The same rows by a key that is known before they are written, so that SQLAlchemy can insert
+    many at once also on SQLite, where it would ask for each id by itself.
+    """
+
+    __table__ = EventRow.__table__
+    __mapper_args__ = {  # noqa: RUF012 - SQLAlchemy's way
+        "primary_key": [EventRow.__table__.c.thread_id, EventRow.__table__.c.seq],
+        "exclude_properties": ["id"],
+    }
 
 
 class Counter(Base):
