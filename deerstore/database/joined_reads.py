@@ -59,7 +59,7 @@ class ReadingTrip:
         self.stopped = False
         """Whether the caller of its current read has left, and it was cancelled for that."""
         self.over: asyncio.Future[None] = task.get_loop().create_future()
-        """Done when a trip that failed has left its connection in order."""
+        """Done when it is over, and its connection in order."""
 
     @property
     def unfinished(self) -> JoinedRead | None:
@@ -73,7 +73,10 @@ class ReadingTrip:
         """
         read.trip = self
         self.current = read
-        return not read.left
+        if read.left:
+            self.current = None
+            return False
+        return True
 
     def end(self, result: Result) -> None:
         """Note the result of the read that was begun."""
@@ -115,7 +118,7 @@ class JoinedReads:
             timer.cancel()
 
     def _expire(self, read: JoinedRead) -> None:
-        if self._take_back(read):
+        if self._take_back(read) and not read.left:
             pool = self._connections.reading.pool
             read.future.set_exception(pool.too_late(pool.acquire_timeout))
 
@@ -124,7 +127,7 @@ class JoinedReads:
         trip = read.trip
         if trip is None:
             self._take_back(read)
-        elif trip.unfinished is read:
+        elif trip.unfinished is read and not trip.over.done():
             trip.stopped = True
             trip.task.cancel()
             await asyncio.wait({trip.over})
@@ -176,6 +179,8 @@ class JoinedReads:
         """No connection: tell all who wait, each with an exception of its own."""
         while self._waiting:
             read = self._waiting.popleft()
+            if read.left:
+                continue
             meaning = copy(error)
             meaning.__cause__ = error.__cause__
             read.future.set_exception(meaning)
@@ -188,11 +193,12 @@ class JoinedReads:
         try:
             await connection.run_reads(self._waiting, trip)
         except BaseException as error:
-            held_up.cancel()
             if await self._fail(trip, connection, error):
                 raise
             return
-        held_up.cancel()
+        finally:
+            held_up.cancel()
+            trip.over.set_result(None)
         connection.deadline.stop()
         lane.pool.release(connection)
         self._answer(trip)
@@ -226,9 +232,8 @@ class JoinedReads:
             return not trip.stopped
         finally:
             self._answer(trip)
-            trip.over.set_result(None)
-        if trip.stopped:
-            trip.task.uncancel()
+            if trip.stopped:
+                trip.task.uncancel()
         read = trip.unfinished
         everything = not isinstance(failure.error, Exception) and not trip.stopped
         if read is None or read.left or isinstance(error, GeneratorExit):
