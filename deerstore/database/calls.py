@@ -8,20 +8,20 @@ from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deerstore.database.engine import Connection, Engine, Result, Scope, Verdict, lock_patience
-from deerstore.database.failures import lost_error, retryable_error, timeout_error
+from deerstore.database.engine import Connection, Engine, Failure, Result, Scope, lock_patience
+from deerstore.database.failures import retryable_error
 from deerstore.database.gate import WriterGate
 from deerstore.database.joined_reads import JoinedReads
 from deerstore.database.joined_writes import JoinedWrites
 from deerstore.database.pool import Pool
 from deerstore.database.turns import Turns
-from deerstore.errors import DeerstoreError, RetryableError
+from deerstore.errors import RetryableError
 from deerstore.queries import CompiledQuery
 
 if TYPE_CHECKING:
     from deerstore.config import StorageConfig
 
-__all__ = ["Connections", "Failure", "Lane", "diagnose", "timed_portions"]
+__all__ = ["Connections", "Lane", "timed_portions"]
 
 _log = logging.getLogger("deerstore.database")
 
@@ -33,16 +33,6 @@ _GRACE = 10.0
 
 _SETTLE_SECONDS = 3.0
 """How long a cancelled statement may take to end on the server before its connection is cut."""
-
-
-class Failure(NamedTuple):
-    """A failed call."""
-
-    error: BaseException
-    stopped: bool = False
-    """The call was cancelled or timed out: the connection is in the middle of something."""
-    lost: bool = False
-    repeatable: bool = False
 
 
 class Lane(NamedTuple):
@@ -58,30 +48,6 @@ class Lane(NamedTuple):
             self.gate.release()
         if self.turns is not None:
             self.turns.release()
-
-
-def diagnose(
-    engine: Engine, connection: Connection, query: CompiledQuery | None, error: BaseException
-) -> Failure:
-    """The failure that an exception out of a connection stands for. Ends its deadline."""
-    timed_out = connection.deadline.stop()
-    if isinstance(error, asyncio.CancelledError) and timed_out:
-        late = timeout_error(query, connection.deadline.seconds)
-        late.__cause__ = TimeoutError()
-        return Failure(late, stopped=True)
-    if not isinstance(error, Exception):
-        return Failure(error, stopped=True)
-    if isinstance(error, DeerstoreError):
-        return Failure(error, lost=connection.closed)
-    verdict = engine.judge(error, query)
-    if verdict.error is error and connection.closed:
-        # Drivers stumble over a connection that was closed under them in many ways.
-        verdict = Verdict(lost_error(query, type(error).__name__), lost=True)
-    if verdict.error is not error:
-        verdict.error.__cause__ = error
-    return Failure(
-        verdict.error, lost=verdict.lost or connection.closed, repeatable=verdict.repeatable
-    )
 
 
 class Connections:
@@ -180,7 +146,7 @@ class Connections:
         if isinstance(error, GeneratorExit):
             self.forget(lane, connection)
             return Failure(error, stopped=True)
-        failure = diagnose(self.engine, connection, query, error)
+        failure = self.engine.diagnose(connection, query, error)
         if failure.stopped or connection.in_transaction:
             await self.clean(lane, connection)
             return failure._replace(repeatable=False)
@@ -199,6 +165,7 @@ class Connections:
         try:
             await self.reading.pool.aclose(_GRACE)
         finally:
+            await self.joined_reads.aclose()
             if self.writing.pool is not self.reading.pool:
                 await self.writing.pool.aclose(_GRACE)
 

@@ -6,9 +6,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from deerstore.database.calls import Connections, Failure, Lane, timed_portions
+from deerstore.database.calls import Connections, Lane, timed_portions
 from deerstore.database.catalog import deerstore_queries
-from deerstore.database.engine import ALONE, Connection, Engine, FileConnection, Result, RunQuery
+from deerstore.database.engine import (
+    ALONE,
+    Connection,
+    Engine,
+    Failure,
+    FileConnection,
+    Result,
+    RunQuery,
+)
 from deerstore.database.executor import Executor, log_sql
 from deerstore.database.joined_writes import may_join
 from deerstore.database.pool import Pool

@@ -9,8 +9,10 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from deerstore.database.failures import lost_error, timeout_error
 from deerstore.database.gate import WriterGate
 from deerstore.database.undeclared import Kinds, typed_rows
+from deerstore.errors import DeerstoreError
 from deerstore.queries import Codec, CompiledQuery
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ __all__ = [
     "Connection",
     "Deadline",
     "Engine",
+    "Failure",
     "FileConnection",
     "Result",
     "RunQuery",
@@ -76,6 +79,16 @@ class Verdict(NamedTuple):
     """The connection is gone."""
     repeatable: bool = False
     """The engine undid everything and asks for another try at once."""
+
+
+class Failure(NamedTuple):
+    """A failed call."""
+
+    error: BaseException
+    stopped: bool = False
+    """The call was cancelled or timed out: the connection is in the middle of something."""
+    lost: bool = False
+    repeatable: bool = False
 
 
 class Deadline:
@@ -224,11 +237,16 @@ class FileConnection(Connection):
         """
 
     @abstractmethod
-    async def run_reads(self, waiting: deque[JoinedRead], trip: ReadingTrip) -> None:
+    def send_reads(self, waiting: deque[JoinedRead], trip: ReadingTrip) -> asyncio.Future[None]:
         """Take readers that wait, one after the other, until none is left or time is up.
 
-        The trip tells how far it came, also when an exception ends it.
+        The trip tells how far it has come. The future, which is not to be cancelled, is done when
+        it is over, and has an exception when it never began: the connection was closed.
         """
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """End the statement that runs at this moment, if any."""
 
     @abstractmethod
     async def run_unit(self, through: Callable[[RunQuery], T], *, writes: bool) -> T:
@@ -262,6 +280,29 @@ class Engine(ABC):
     @abstractmethod
     def judge(self, error: Exception, query: CompiledQuery | None) -> Verdict:
         """The meaning of a driver's exception, which becomes the error's cause."""
+
+    def diagnose(
+        self, connection: Connection, query: CompiledQuery | None, error: BaseException
+    ) -> Failure:
+        """The failure that an exception out of a connection stands for. Ends its deadline."""
+        timed_out = connection.deadline.stop()
+        if isinstance(error, asyncio.CancelledError) and timed_out:
+            late = timeout_error(query, connection.deadline.seconds)
+            late.__cause__ = TimeoutError()
+            return Failure(late, stopped=True)
+        if not isinstance(error, Exception):
+            return Failure(error, stopped=True)
+        if isinstance(error, DeerstoreError):
+            return Failure(error, lost=connection.closed)
+        verdict = self.judge(error, query)
+        if verdict.error is error and connection.closed:
+            # Drivers stumble over a connection that was closed under them in many ways.
+            verdict = Verdict(lost_error(query, type(error).__name__), lost=True)
+        if verdict.error is not error:
+            verdict.error.__cause__ = error
+        return Failure(
+            verdict.error, lost=verdict.lost or connection.closed, repeatable=verdict.repeatable
+        )
 
     def gate(self) -> WriterGate | None:
         """The queue of writers, where only one transaction at a time can write."""

@@ -3,17 +3,23 @@
 A reader that finds a turn free never comes here. For those who wait, SQLite's work is the smaller
 part: the way between two threads and back costs more. The thread whose turn it is takes as many
 of them as there are, one statement after the other, and their results travel together.
+
+A trip belongs to no task, so nobody can cancel it, and what befalls one reader is nobody else's
+affair. A caller that leaves has its own statement interrupted; the thread goes on to the next.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deerstore.database.engine import Connection, FileConnection, Result
+from deerstore.database.engine import FileConnection, Result
+from deerstore.database.failures import timeout_error
 from deerstore.errors import PoolTimeoutError
 from deerstore.queries import CompiledQuery
 
@@ -22,14 +28,20 @@ if TYPE_CHECKING:
 
 __all__ = ["JoinedRead", "JoinedReads", "ReadingTrip"]
 
+_log = logging.getLogger("deerstore.database")
+
 _LONG = 0.005
 """Seconds after which the read that a trip has come to is taken for a long one."""
+_AGAIN = 0.002
+"""Seconds between two interrupts of one statement: each ends only what runs at that moment."""
+_PATIENCE = 3.0
+"""Seconds after which a connection is given up whose statement no interrupt can end."""
 
 
 class JoinedRead:
     """One reader's statement, and where its result goes."""
 
-    __slots__ = ("bound", "future", "gone", "query", "result", "rows", "trip")
+    __slots__ = ("bound", "future", "gone", "outcome", "query", "rows", "trip")
 
     def __init__(self, query: CompiledQuery, bound: Sequence[Any], rows: bool) -> None:
         self.query = query
@@ -38,7 +50,8 @@ class JoinedRead:
         self.future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self.gone = False
         self.trip: ReadingTrip | None = None
-        self.result: Result | None = None
+        """The trip that has taken it."""
+        self.outcome: Result | BaseException | None = None
 
     @property
     def left(self) -> bool:
@@ -49,22 +62,15 @@ class JoinedRead:
 class ReadingTrip:
     """What one trip has come to. The connection's thread writes it, the event loop reads it."""
 
-    __slots__ = ("current", "done", "over", "stopped", "task")
+    __slots__ = ("connection", "current", "done", "since", "timer")
 
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self.task = task
+    def __init__(self, connection: FileConnection, since: float) -> None:
+        self.connection = connection
+        self.since = since
+        self.timer: asyncio.TimerHandle | None = None
         self.current: JoinedRead | None = None
-        """The read that was begun last."""
+        """The read that the thread is at."""
         self.done: deque[JoinedRead] = deque()
-        self.stopped = False
-        """Whether the caller of its current read has left, and it was cancelled for that."""
-        self.over: asyncio.Future[None] = task.get_loop().create_future()
-        """Done when it is over, and its connection in order."""
-
-    @property
-    def unfinished(self) -> JoinedRead | None:
-        """The read that runs, or that ran when the trip failed."""
-        return None if self.current is None or self.current.result is not None else self.current
 
     def begin(self, read: JoinedRead) -> bool:
         """Turn to a read. False when its caller has left.
@@ -75,14 +81,13 @@ class ReadingTrip:
         self.current = read
         if read.left:
             self.current = None
-            return False
-        return True
+        return self.current is not None
 
-    def end(self, result: Result) -> None:
-        """Note the result of the read that was begun."""
-        assert self.current is not None
-        self.current.result = result
-        self.done.append(self.current)
+    def end(self, read: JoinedRead, outcome: Result | BaseException) -> None:
+        """Note what the read gave."""
+        read.outcome = outcome
+        self.done.append(read)
+        self.current = None
 
 
 class JoinedReads:
@@ -92,10 +97,10 @@ class JoinedReads:
         self._connections = connections
         self._waiting: deque[JoinedRead] = deque()
         """First come, first served. The connections' threads take from it, too."""
-        self._sender: asyncio.Task[None] | None = None
-        """Who takes those that come next."""
-        self._entering = False
-        """Whether the sender has no connection yet."""
+        self._entering: asyncio.Task[None] | None = None
+        """Waits for a turn and a connection."""
+        self._trip: ReadingTrip | None = None
+        """The trip that is under way, unless it has come to a long read."""
 
     async def submit(self, query: CompiledQuery, bound: Sequence[Any], rows: bool) -> Result:
         """Run a statement together with the others that wait.
@@ -106,150 +111,179 @@ class JoinedReads:
         pool.check_usable()
         read = JoinedRead(query, bound, rows)
         self._waiting.append(read)
-        self._start()
+        if self._trip is None and self._entering is None:
+            self._enter()
         timer = read.future.get_loop().call_later(pool.acquire_timeout, self._expire, read)
         try:
             return await read.future
-        except asyncio.CancelledError:
-            await self._leave(read)
+        except GeneratorExit:
+            read.gone = True
+            self._stop(read)
+            raise
+        except BaseException:
+            read.gone = True
+            if read.trip is None:
+                self._forget_those_who_left()
+            else:
+                await self._stop(read)
             raise
         finally:
-            read.gone = True
             timer.cancel()
 
+    async def aclose(self) -> None:
+        """See the end of what waits for a connection; the pool refuses it."""
+        if self._entering is not None:
+            await asyncio.wait({self._entering})
+
+    # -- getting a turn --------------------------------------------------------------------------
+
+    def _enter(self) -> None:
+        self._entering = asyncio.ensure_future(self._with_a_connection())
+        self._entering.add_done_callback(self._entered)
+
+    async def _with_a_connection(self) -> None:
+        lane = self._connections.reading
+        while self._waiting:
+            try:
+                connection = await self._connections.enter(lane, None)
+            except PoolTimeoutError:
+                # Each reader has a clock of its own.
+                continue
+            except Exception as error:  # noqa: BLE001 - it is the readers', who get it
+                self._refuse(error)
+                continue
+            assert isinstance(connection, FileConnection)
+            self._set_out(connection)
+            return
+
+    def _entered(self, task: asyncio.Task[None]) -> None:
+        self._entering = None
+        # Whoever cancels every task there is has cancelled this one, too.
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("reads that wait: %s", type(error).__name__)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._forget_those_who_left()
+        if self._waiting and self._trip is None and self._entering is None:
+            self._enter()
+
     def _expire(self, read: JoinedRead) -> None:
-        if self._take_back(read) and not read.left:
+        if read.trip is None and not read.left:
             pool = self._connections.reading.pool
             read.future.set_exception(pool.too_late(pool.acquire_timeout))
 
-    async def _leave(self, read: JoinedRead) -> None:
-        """What becomes of the read of a caller that was cancelled."""
-        trip = read.trip
-        if trip is None:
-            self._take_back(read)
-        elif trip.unfinished is read and not trip.over.done():
-            trip.stopped = True
-            trip.task.cancel()
-            await asyncio.wait({trip.over})
-
-    def _take_back(self, read: JoinedRead) -> bool:
-        """Take a read out of the queue; False when it is not in it any more."""
-        try:
-            self._waiting.remove(read)
-        except ValueError:
-            return False
-        if not self._waiting and self._entering and self._sender is not None:
-            self._sender.cancel()
-            self._sender = None
-            self._entering = False
-        return True
-
-    def _start(self) -> None:
-        if self._sender is None:
-            self._sender = self._connections.start(self._send())
-
-    async def _send(self) -> None:
-        """Make trips until nobody waits, or until another has taken over."""
-        lane = self._connections.reading
-        task = asyncio.current_task()
-        assert task is not None
-        try:
-            while self._waiting and self._sender is task:
-                self._entering = True
-                try:
-                    connection = await self._connections.enter(lane, None)
-                except PoolTimeoutError:
-                    # Each reader has a clock of its own.
-                    continue
-                except Exception as error:  # noqa: BLE001 - it is the readers', who get it
-                    self._refuse(error)
-                    continue
-                self._entering = False
-                await self._travel(connection, ReadingTrip(task))
-        finally:
-            if self._sender is task:
-                self._sender = None
-                self._entering = False
-                # There are none, unless everything is being cancelled.
-                for read in self._waiting:
-                    read.future.cancel()
-                self._waiting.clear()
-
     def _refuse(self, error: Exception) -> None:
         """No connection: tell all who wait, each with an exception of its own."""
-        while self._waiting:
-            read = self._waiting.popleft()
-            if read.left:
-                continue
-            meaning = copy(error)
-            meaning.__cause__ = error.__cause__
-            read.future.set_exception(meaning)
+        while (read := self._next()) is not None:
+            if not read.left:
+                meaning = copy(error)
+                meaning.__cause__ = error.__cause__
+                read.future.set_exception(meaning)
 
-    async def _travel(self, connection: Connection, trip: ReadingTrip) -> None:
-        assert isinstance(connection, FileConnection)
-        lane = self._connections.reading
-        held_up = asyncio.get_running_loop().call_later(_LONG, self._pass_by, trip)
-        connection.deadline.start()
+    def _forget_those_who_left(self) -> None:
+        """Those at the head of the queue; the thread passes by the others."""
+        while (read := self._next()) is not None:
+            if not read.left:
+                self._waiting.appendleft(read)
+                return
+        if self._entering is not None:
+            self._entering.cancel()
+
+    def _next(self) -> JoinedRead | None:
         try:
-            await connection.run_reads(self._waiting, trip)
-        except BaseException as error:
-            if await self._fail(trip, connection, error):
-                raise
-            return
-        finally:
-            held_up.cancel()
-            trip.over.set_result(None)
-        connection.deadline.stop()
-        lane.pool.release(connection)
-        self._answer(trip)
-        try:
-            # The turn is kept until those who have their results have made their next calls: the
-            # next trip takes them all.
-            await asyncio.sleep(0)
-        finally:
-            lane.leave()
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
+    # -- travelling ------------------------------------------------------------------------------
+
+    def _set_out(self, connection: FileConnection) -> None:
+        loop = asyncio.get_running_loop()
+        trip = self._trip = ReadingTrip(connection, loop.time())
+        trip.timer = loop.call_at(trip.since + _LONG, self._pass_by, trip)
+        arrival = connection.send_reads(self._waiting, trip)
+        arrival.add_done_callback(partial(self._arrive, trip))
 
     def _pass_by(self, trip: ReadingTrip) -> None:
         """The trip has come to a long read: nobody else should wait for that."""
         self._answer(trip)
-        if self._sender is trip.task:
-            self._sender = None
-            if self._waiting:
-                self._start()
+        if self._trip is trip:
+            self._trip = None
+            self._go_on()
+        seconds = self._connections.seconds
+        if seconds is not None:
+            loop = asyncio.get_running_loop()
+            trip.timer = loop.call_at(trip.since + seconds, self._overdue, trip)
 
-    async def _fail(self, trip: ReadingTrip, connection: Connection, error: BaseException) -> bool:
-        """Tell what a failed trip means for the read it stopped at; the others that it finished
-        have their results. True when the exception is for whoever cancels everything.
-        """
+    def _overdue(self, trip: ReadingTrip) -> None:
+        read = trip.current
+        if read is not None and not read.left:
+            late = timeout_error(read.query, self._connections.seconds)
+            late.__cause__ = TimeoutError()
+            read.future.set_exception(late)
+
+    def _arrive(self, trip: ReadingTrip, arrival: asyncio.Future[None]) -> None:
+        if trip.timer is not None:
+            trip.timer.cancel()
+        if (error := arrival.exception()) is not None:
+            # It never set out: the connection was closed.
+            _log.info("a connection was closed before its trip: %s", type(error).__name__)
+        lost = self._answer(trip)
         lane = self._connections.reading
-        culprit = trip.unfinished
-        query = None if culprit is None else culprit.query
-        try:
-            failure = await self._connections.recover(lane, connection, query, error)
-        except asyncio.CancelledError:
-            if culprit is not None and not trip.stopped:
-                culprit.future.cancel()
-            return not trip.stopped
-        finally:
-            self._answer(trip)
-            if trip.stopped:
-                trip.task.uncancel()
-        read = trip.unfinished
-        everything = not isinstance(failure.error, Exception) and not trip.stopped
-        if read is None or read.left or isinstance(error, GeneratorExit):
-            return everything
-        if everything:
-            read.future.cancel()
-        elif trip.stopped or read is not culprit:
-            # It was begun while the one before it was being stopped. Reading again does no harm.
-            self._waiting.appendleft(read)
-            self._start()
+        if lost or trip.connection.in_transaction:
+            lane.pool.discard(trip.connection)
+            lane.pool.suspect()
         else:
-            read.future.set_exception(failure.error)
-        return everything
+            lane.pool.release(trip.connection)
+        # The turn is kept until those who have their results have made their next calls: the
+        # next trip takes them all.
+        asyncio.get_running_loop().call_soon(self._give_turn_back, trip)
 
-    def _answer(self, trip: ReadingTrip) -> None:
+    def _give_turn_back(self, trip: ReadingTrip) -> None:
+        self._connections.reading.leave()
+        if self._trip is trip:
+            self._trip = None
+        self._go_on()
+
+    def _answer(self, trip: ReadingTrip) -> bool:
+        """Give out what the trip has brought so far. True when its connection is lost."""
+        lost = False
         while trip.done:
             read = trip.done.popleft()
-            if not read.left and read.result is not None:
-                read.future.set_result(read.result)
+            outcome = read.outcome
+            if isinstance(outcome, BaseException):
+                failure = self._connections.engine.diagnose(trip.connection, read.query, outcome)
+                lost = lost or failure.lost
+                outcome = failure.error
+            if read.left or outcome is None:
+                continue
+            if isinstance(outcome, Result):
+                read.future.set_result(outcome)
+            else:
+                read.future.set_exception(outcome)
+        return lost
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    def _stop(self, read: JoinedRead) -> asyncio.Future[None]:
+        """Stop the statement of a caller that has left. Done when its thread has got past it."""
+        loop = read.future.get_loop()
+        past: asyncio.Future[None] = loop.create_future()
+        self._interrupt(read, past, loop.time() + _PATIENCE)
+        return past
+
+    def _interrupt(self, read: JoinedRead, past: asyncio.Future[None], until: float) -> None:
+        loop, trip = past.get_loop(), read.trip
+        if trip is None or trip.current is not read or trip.connection.closed:
+            if not past.done():
+                past.set_result(None)
+        elif loop.time() > until:
+            _log.warning("a connection is closed: %s could not be interrupted", read.query.name)
+            trip.connection.terminate()
+            if not past.done():
+                past.set_result(None)
+        else:
+            trip.connection.interrupt()
+            if not loop.is_closed():
+                loop.call_later(_AGAIN, self._interrupt, read, past, until)

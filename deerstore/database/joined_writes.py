@@ -15,13 +15,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from deerstore.database.catalog import is_own
-from deerstore.database.engine import ALONE, Connection, FileConnection, Result
+from deerstore.database.engine import ALONE, Connection, Failure, FileConnection, Result
 from deerstore.database.failures import timeout_error
 from deerstore.errors import RetryableError
 from deerstore.queries import CompiledQuery
 
 if TYPE_CHECKING:
-    from deerstore.database.calls import Connections, Failure
+    from deerstore.database.calls import Connections
 
 __all__ = ["JoinedWrite", "JoinedWrites", "may_join"]
 
@@ -151,8 +151,6 @@ class JoinedWrites:
 
     def _fail(self, write: JoinedWrite, error: BaseException, failure: Failure | None) -> None:
         """Tell a writer what an exception means for it. ``failure``: what it was for the group."""
-        from deerstore.database.calls import Failure
-
         if not isinstance(error, Exception):
             if failure is not None and failure.error is not error:
                 late = timeout_error(write.query, self._connections.seconds)
@@ -169,8 +167,6 @@ class JoinedWrites:
 
     def _refuse(self, error: Exception) -> None:
         """No connection, or the gate stayed shut: tell those who have waited long enough."""
-        from deerstore.database.calls import Failure
-
         latest = asyncio.get_running_loop().time() - self._connections.patience * 0.99
         while self._waiting and (
             not isinstance(error, RetryableError) or self._waiting[0].since <= latest

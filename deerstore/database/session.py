@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from deerstore.database.calls import Connections, Lane, diagnose, timed_portions
+from deerstore.database.calls import Connections, Lane, timed_portions
 from deerstore.database.catalog import may_fail
 from deerstore.database.engine import ALONE, Connection, Result, Scope
 from deerstore.database.executor import Executor
@@ -344,7 +344,7 @@ class Session(Executor):
         if isinstance(error, GeneratorExit):
             self._forget(connection)
             raise error
-        failure = diagnose(self._connections.engine, connection, query, error)
+        failure = self._connections.engine.diagnose(connection, query, error)
         self.repeatable = failure.repeatable
         if failure.stopped:
             if self._begun or scope.begin:

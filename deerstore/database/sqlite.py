@@ -11,6 +11,7 @@ import sqlite3
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiosqlite
@@ -79,6 +80,15 @@ class _Worker(aiosqlite.Connection):
         trip = self._execute(lambda: function(*args))  # type: ignore[no-untyped-call]
         return trip
 
+    def send(self, function: Callable[..., None], *args: Any) -> asyncio.Future[None]:
+        """The same without a task that could be cancelled; the future is not to be."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._running and self._connection is not None:
+            self._tx.put_nowait((future, partial(function, *args)))
+        else:
+            future.set_exception(ValueError("Connection closed"))
+        return future
+
     def join(self) -> None:
         """Wait for the thread, which has been told to end."""
         self._thread.join()
@@ -118,8 +128,11 @@ class SQLiteConnection(FileConnection):
         outcomes = await self._worker.call(self._side.run_writes, writes)
         return outcomes
 
-    async def run_reads(self, waiting: deque[JoinedRead], trip: ReadingTrip) -> None:
-        await self._worker.call(self._side.run_reads, waiting, trip)
+    def send_reads(self, waiting: deque[JoinedRead], trip: ReadingTrip) -> asyncio.Future[None]:
+        return self._worker.send(self._side.run_reads, waiting, trip)
+
+    def interrupt(self) -> None:
+        self._side.interrupt()
 
     async def run_unit(self, through: Callable[[RunQuery], T], *, writes: bool) -> T:
         result: T = await self._worker.call(self._side.run_unit, through, writes)

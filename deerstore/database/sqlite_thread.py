@@ -53,11 +53,17 @@ class ThreadSide:
         self._patience = patience
         self._types = types
         self._cursor: sqlite3.Cursor | None = None
+        self._reader: JoinedRead | None = None
 
     @property
     def in_transaction(self) -> bool:
         """Whether a transaction is open."""
         return self.raw is not None and not self.gone and self.raw.in_transaction
+
+    @property
+    def _is_unwanted(self) -> bool:
+        """Whether nobody waits for what runs."""
+        return self.stopping or (self._reader is not None and self._reader.left)
 
     def interrupt(self) -> None:
         """End the statement that runs at this moment, if any. Called from the event loop."""
@@ -102,7 +108,7 @@ class ThreadSide:
             try:
                 return self.raw.execute(sql, args)
             except sqlite3.OperationalError as error:
-                if primary_code(error) != sqlite3.SQLITE_BUSY or self.stopping:
+                if primary_code(error) != sqlite3.SQLITE_BUSY or self._is_unwanted:
                     raise
                 now = time.monotonic()
                 if give_up is None:
@@ -162,16 +168,29 @@ class ThreadSide:
     def run_reads(self, waiting: deque[JoinedRead], trip: ReadingTrip) -> None:
         """The statements of readers that wait, each by itself."""
         until = time.monotonic() + _SHARE
-        while len(trip.done) < _MOST_READS:
+        for _ in range(_MOST_READS):
+            if self.stopping:
+                return
             try:
                 read = waiting.popleft()
             except IndexError:
                 return
-            if not trip.begin(read):
-                continue
-            trip.end(self.run(read.query, read.bound, ALONE, read.rows))
+            if trip.begin(read):
+                self._reader = read
+                trip.end(read, self._read(read))
+                self._reader = None
             if time.monotonic() >= until:
                 return
+
+    def _read(self, read: JoinedRead) -> Result | BaseException:
+        while True:
+            try:
+                return self.run(read.query, read.bound, ALONE, read.rows)
+            except BaseException as error:  # noqa: BLE001 - it is the reader's, who gets it
+                interrupted = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
+                if not interrupted or self._is_unwanted:
+                    return error
+                # It was meant for the one before, whose caller had left.
 
     def run_unit(self, through: Callable[[RunQuery], T], writes: bool) -> T:
         """Several queries with Python between them."""
