@@ -164,7 +164,6 @@ class JoinedReads:
         self._go_on()
 
     def _go_on(self) -> None:
-        self._forget_those_who_left()
         if self._waiting and self._trip is None and self._entering is None:
             self._enter()
 

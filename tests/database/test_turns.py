@@ -62,6 +62,20 @@ async def test_who_is_cancelled_leaves_the_turn_to_the_next():
     assert turns.running == 0
 
 
+async def test_who_is_destroyed_leaves_the_turn_to_the_next():
+    turns = Turns(1)
+    assert turns.take()
+    first = turns.acquire()
+    first.send(None)
+    second = asyncio.ensure_future(turns.acquire())
+    await asyncio.sleep(0)
+    first.close()
+    turns.release()
+    await second
+    turns.release()
+    assert turns.running == 0
+
+
 async def test_calls_that_do_not_end_make_room_for_others():
     turns = Turns(2)
     started = time.monotonic()

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from deerstore.database import Database
+from deerstore.database import Database, sqlite_thread
 from deerstore.database.sqlite_thread import ThreadSide
 from deerstore.repositories import (
     RunEventCreate,
@@ -82,3 +82,14 @@ async def test_a_lone_reader_goes_by_itself(database, trips):
     for _ in range(5):
         assert await events.count_messages("t") == 3
     assert trips == []
+
+
+async def test_a_trip_takes_no_more_than_its_share(database, trips, monkeypatch):
+    events = build_run_event_repository(database)
+    await asyncio.gather(*(events.count_messages("t") for _ in range(100)))
+    assert sum(trips) == 99
+    assert max(trips) <= sqlite_thread._MOST_READS
+    trips.clear()
+    monkeypatch.setattr(sqlite_thread, "_SHARE", 0.0)
+    await asyncio.gather(*(events.count_messages("t") for _ in range(10)))
+    assert trips == [1] * 9

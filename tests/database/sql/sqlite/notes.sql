@@ -163,6 +163,17 @@ WITH RECURSIVE numbers (n) AS (
 SELECT COUNT(*) AS total
 FROM numbers;
 
+-- name: slow.count :value
+-- doc: Counts so far, one by one.
+-- param numbers: int
+WITH RECURSIVE counted (n) AS (
+    SELECT 1
+    UNION ALL
+    SELECT n + 1 FROM counted WHERE n < :numbers
+)
+SELECT COUNT(*) AS total
+FROM counted;
+
 -- name: slow.write :affected
 -- doc: Changes every note, and takes at least so many seconds (on SQLite: far longer).
 -- param seconds: float
