@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Sequence
 from copy import copy
@@ -31,7 +32,8 @@ __all__ = ["JoinedRead", "JoinedReads", "ReadingTrip"]
 _log = logging.getLogger("deerstore.database")
 
 _LONG = 0.005
-"""Seconds after which the read that a trip has come to is taken for a long one."""
+"""Seconds after which the read that a trip has come to is taken for a long one, and between two
+looks at such a trip."""
 _AGAIN = 0.002
 """Seconds between two interrupts of one statement: each ends only what runs at that moment."""
 _PATIENCE = 3.0
@@ -41,7 +43,7 @@ _PATIENCE = 3.0
 class JoinedRead:
     """One reader's statement, and where its result goes."""
 
-    __slots__ = ("bound", "future", "gone", "outcome", "query", "rows", "trip")
+    __slots__ = ("begun", "bound", "future", "gone", "outcome", "query", "rows", "trip")
 
     def __init__(self, query: CompiledQuery, bound: Sequence[Any], rows: bool) -> None:
         self.query = query
@@ -49,6 +51,7 @@ class JoinedRead:
         self.rows = rows
         self.future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self.gone = False
+        self.begun = 0.0
         self.trip: ReadingTrip | None = None
         """The trip that has taken it."""
         self.outcome: Result | BaseException | None = None
@@ -62,15 +65,16 @@ class JoinedRead:
 class ReadingTrip:
     """What one trip has come to. The connection's thread writes it, the event loop reads it."""
 
-    __slots__ = ("connection", "current", "done", "since", "timer")
+    __slots__ = ("connection", "current", "done", "lost", "timer")
 
-    def __init__(self, connection: FileConnection, since: float) -> None:
+    def __init__(self, connection: FileConnection) -> None:
         self.connection = connection
-        self.since = since
         self.timer: asyncio.TimerHandle | None = None
         self.current: JoinedRead | None = None
         """The read that the thread is at."""
         self.done: deque[JoinedRead] = deque()
+        self.lost = False
+        """Whether a read has found the connection to be of no use any more."""
 
     def begin(self, read: JoinedRead) -> bool:
         """Turn to a read. False when its caller has left.
@@ -78,6 +82,7 @@ class ReadingTrip:
         In this order: a caller that leaves either finds its read here, or is found to have left.
         """
         read.trip = self
+        read.begun = time.monotonic()
         self.current = read
         if read.left:
             self.current = None
@@ -129,6 +134,8 @@ class JoinedReads:
             raise
         finally:
             timer.cancel()
+            # Its exception knows this frame.
+            del read
 
     async def aclose(self) -> None:
         """See the end of what waits for a connection; the pool refuses it."""
@@ -198,11 +205,13 @@ class JoinedReads:
     # -- travelling ------------------------------------------------------------------------------
 
     def _set_out(self, connection: FileConnection) -> None:
-        loop = asyncio.get_running_loop()
-        trip = self._trip = ReadingTrip(connection, loop.time())
-        trip.timer = loop.call_at(trip.since + _LONG, self._pass_by, trip)
+        trip = self._trip = ReadingTrip(connection)
+        self._look_again(trip)
         arrival = connection.send_reads(self._waiting, trip)
         arrival.add_done_callback(partial(self._arrive, trip))
+
+    def _look_again(self, trip: ReadingTrip) -> None:
+        trip.timer = asyncio.get_running_loop().call_later(_LONG, self._pass_by, trip)
 
     def _pass_by(self, trip: ReadingTrip) -> None:
         """The trip has come to a long read: nobody else should wait for that."""
@@ -210,16 +219,16 @@ class JoinedReads:
         if self._trip is trip:
             self._trip = None
             self._go_on()
-        seconds = self._connections.seconds
-        if seconds is not None:
-            loop = asyncio.get_running_loop()
-            trip.timer = loop.call_at(trip.since + seconds, self._overdue, trip)
+        if (read := trip.current) is not None and not read.left:
+            self._stop_when_overdue(read)
+        self._look_again(trip)
 
-    def _overdue(self, trip: ReadingTrip) -> None:
-        read = trip.current
-        if read is not None and not read.left:
-            late = timeout_error(read.query, self._connections.seconds)
+    def _stop_when_overdue(self, read: JoinedRead) -> None:
+        seconds = self._connections.seconds
+        if seconds is not None and time.monotonic() - read.begun >= seconds:
+            late = timeout_error(read.query, seconds)
             late.__cause__ = TimeoutError()
+            # Its caller stops the statement.
             read.future.set_exception(late)
 
     def _arrive(self, trip: ReadingTrip, arrival: asyncio.Future[None]) -> None:
@@ -228,9 +237,9 @@ class JoinedReads:
         if (error := arrival.exception()) is not None:
             # It never set out: the connection was closed.
             _log.info("a connection was closed before its trip: %s", type(error).__name__)
-        lost = self._answer(trip)
+        self._answer(trip)
         lane = self._connections.reading
-        if lost or trip.connection.in_transaction:
+        if trip.lost or trip.connection.in_transaction:
             lane.pool.discard(trip.connection)
             lane.pool.suspect()
         else:
@@ -245,15 +254,15 @@ class JoinedReads:
             self._trip = None
         self._go_on()
 
-    def _answer(self, trip: ReadingTrip) -> bool:
-        """Give out what the trip has brought so far. True when its connection is lost."""
-        lost = False
+    def _answer(self, trip: ReadingTrip) -> None:
+        """Give out what the trip has brought so far."""
         while trip.done:
             read = trip.done.popleft()
-            outcome = read.outcome
+            # An exception knows the frames that know the read.
+            outcome, read.outcome = read.outcome, None
             if isinstance(outcome, BaseException):
                 failure = self._connections.engine.diagnose(trip.connection, read.query, outcome)
-                lost = lost or failure.lost
+                trip.lost = trip.lost or failure.lost
                 outcome = failure.error
             if read.left or outcome is None:
                 continue
@@ -261,7 +270,6 @@ class JoinedReads:
                 read.future.set_result(outcome)
             else:
                 read.future.set_exception(outcome)
-        return lost
 
     # -- leaving ---------------------------------------------------------------------------------
 

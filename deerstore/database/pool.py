@@ -197,7 +197,8 @@ class Pool(Generic[C]):
             self._timer.cancel()
             self._timer = None
         if self.in_use:
-            self._drained = asyncio.Event()
+            # Whoever closes it at the same time waits for the same.
+            self._drained = self._drained or asyncio.Event()
             try:
                 await asyncio.wait_for(self._drained.wait(), grace)
             except TimeoutError:

@@ -187,6 +187,7 @@ class ThreadSide:
             try:
                 return self.run(read.query, read.bound, ALONE, read.rows)
             except BaseException as error:  # noqa: BLE001 - it is the reader's, who gets it
+                self._roll_back_for_sure()
                 interrupted = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT
                 if not interrupted or self._is_unwanted:
                     return error
@@ -332,9 +333,13 @@ class ThreadSide:
         """Bring a cancelled call to its end."""
         # From here on the thread is free: no interrupt may reach the rollback.
         self.stopping = False
+        self._roll_back_for_sure()
+
+    def _roll_back_for_sure(self) -> None:
         try:
             self.roll_back()
         except sqlite3.OperationalError:
+            # An interrupt that was meant for the statement before.
             self.roll_back()
 
 
