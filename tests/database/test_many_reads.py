@@ -7,6 +7,7 @@ import gc
 import random
 import sqlite3
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -31,6 +32,18 @@ async def written(database, notes):
     for number in range(NOTES):
         await notes.add(database, number, score=number)
     return database
+
+
+def started(database, catalog, count: int, *, long: Sequence[int] = ()) -> list[asyncio.Task]:
+    """So many reads at once; those at the places of ``long`` do not end by themselves."""
+    return [
+        asyncio.ensure_future(
+            database.fetch_value(catalog["slow.read"], seconds=20.0)
+            if number in long
+            else database.fetch_value(catalog["notes.count"])
+        )
+        for number in range(count)
+    ]
 
 
 async def test_each_gets_what_it_asked_for(written, open_database, catalog):
@@ -111,39 +124,25 @@ async def test_those_that_fail_together_leave_the_others_alone(written, open_dat
 
 async def test_one_that_takes_too_long_is_stopped_alone(written, open_database, catalog):
     narrow = await open_database(pool_size=2, command_timeout=2)
-    reads = [
-        asyncio.ensure_future(
-            narrow.fetch_value(catalog["slow.read"], seconds=20.0)
-            if number == 7
-            else narrow.fetch_value(catalog["notes.count"])
-        )
-        for number in range(20)
-    ]
-    started = time.monotonic()
+    reads = started(narrow, catalog, 20, long=(7,))
+    since = time.monotonic()
     others = [each for number, each in enumerate(reads) if number != 7]
     assert await asyncio.gather(*others) == [NOTES] * 19
     assert not reads[7].done()
     with pytest.raises(QueryExecutionError, match=r"slow\.read.*command_timeout=2 s"):
         await reads[7]
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - since < 8
     await assert_whole(narrow, None, catalog)
 
 
 async def test_one_that_is_cancelled_is_stopped_alone(written, open_database, server, catalog):
     narrow = await open_database(pool_size=2)
-    reads = [
-        asyncio.ensure_future(
-            narrow.fetch_value(catalog["slow.read"], seconds=20.0)
-            if number == 7
-            else narrow.fetch_value(catalog["notes.count"])
-        )
-        for number in range(20)
-    ]
+    reads = started(narrow, catalog, 20, long=(7,))
     await asyncio.sleep(0.2)
-    started = time.monotonic()
+    since = time.monotonic()
     reads[7].cancel()
     outcomes = await asyncio.gather(*reads, return_exceptions=True)
-    assert time.monotonic() - started < 3
+    assert time.monotonic() - since < 3
     assert isinstance(outcomes.pop(7), asyncio.CancelledError)
     assert outcomes == [NOTES] * 19
     await assert_whole(narrow, server, catalog)
@@ -175,11 +174,10 @@ async def test_what_was_read_before_a_long_read_does_not_wait_for_it(
     written, open_database, catalog
 ):
     narrow = await open_database(pool_size=3)
-    first = [asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"])) for _ in range(6)]
-    long = asyncio.ensure_future(narrow.fetch_value(catalog["slow.read"], seconds=20.0))
-    last = [asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"])) for _ in range(6)]
+    reads = started(narrow, catalog, 13, long=(6,))
+    long = reads.pop(6)
     async with asyncio.timeout(10):
-        assert await asyncio.gather(*first, *last) == [NOTES] * 12
+        assert await asyncio.gather(*reads) == [NOTES] * 12
     assert not long.done()
     long.cancel()
     await asyncio.wait({long})
@@ -201,8 +199,7 @@ async def test_a_thread_that_comes_late_keeps_nobody_waiting(
     narrow = await open_database(pool_size=1, command_timeout=2)
     async with narrow.session() as session:
         await session.fetch_value(catalog["notes.count"])
-        first = [asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"]))] * 3
-        long = asyncio.ensure_future(narrow.fetch_value(catalog["slow.read"], seconds=20.0))
+        *first, long = started(narrow, catalog, 4, long=(3,))
         await asyncio.sleep(0.05)
     assert await asyncio.gather(*first) == [NOTES] * 3
     assert not long.done()
@@ -214,9 +211,7 @@ async def test_a_thread_that_comes_late_keeps_nobody_waiting(
 async def test_when_every_task_is_cancelled_the_next_reads_work(written, open_database, catalog):
     narrow = await open_database(pool_size=2)
     for rounds in range(6):
-        reads = [
-            asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"])) for _ in range(8)
-        ]
+        reads = started(narrow, catalog, 8)
         for _ in range(rounds):
             await asyncio.sleep(0)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -262,17 +257,15 @@ async def test_many_thousand_may_leave_at_once(written, open_database, catalog):
     async with narrow.session() as session:
         await session.fetch_value(catalog["notes.count"])
         made = -time.process_time()
-        reads = [
-            asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"])) for _ in range(20_000)
-        ]
+        reads = started(narrow, catalog, 20_000)
         await asyncio.sleep(0)
         made += time.process_time()
-        started = time.process_time()
+        since = time.process_time()
         for each in reversed(reads):
             each.cancel()
         await asyncio.wait(reads)
         # Many times that, if each had to be looked for among the others.
-        assert time.process_time() - started < 3 + 3 * made
+        assert time.process_time() - since < 3 + 3 * made
     await assert_whole(narrow, None, catalog)
 
 
@@ -282,13 +275,7 @@ async def test_long_reads_that_were_cancelled_in_the_queue_are_never_run(
     narrow = await open_database(pool_size=1)
     async with narrow.session() as session:
         await session.fetch_value(catalog["notes.count"])
-        kinds = ["notes.count", "slow.read", "notes.count", "slow.read", "notes.count"]
-        reads = [
-            asyncio.ensure_future(
-                narrow.fetch_value(catalog[kind], **({"seconds": 20.0} if "slow" in kind else {}))
-            )
-            for kind in kinds
-        ]
+        reads = started(narrow, catalog, 5, long=(1, 3))
         await asyncio.sleep(0.05)
         reads[1].cancel()
         reads[3].cancel()
@@ -334,9 +321,7 @@ async def test_readers_that_wait_are_served_though_what_waits_for_them_is_cancel
     narrow = await open_database(pool_size=1)
     async with narrow.session() as session:
         await session.fetch_value(catalog["notes.count"])
-        reads = [
-            asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"])) for _ in range(6)
-        ]
+        reads = started(narrow, catalog, 6)
         await asyncio.sleep(0.05)
         entering = narrow._connections.joined_reads._entering
         assert entering is not None
@@ -404,14 +389,7 @@ async def test_a_connection_that_cannot_be_interrupted_is_given_up(
     monkeypatch.setattr("deerstore.database.joined_reads._PATIENCE", 0.1)
     monkeypatch.setattr("deerstore.database.sqlite.SQLiteConnection.interrupt", lambda _: None)
     narrow = await open_database(pool_size=2)
-    reads = [
-        asyncio.ensure_future(
-            narrow.fetch_value(catalog["slow.read"], seconds=20.0)
-            if number == 3
-            else narrow.fetch_value(catalog["notes.count"])
-        )
-        for number in range(6)
-    ]
+    reads = started(narrow, catalog, 6, long=(3,))
     assert await asyncio.gather(*reads[:3], *reads[4:]) == [NOTES] * 5
     (side,) = {lent._side for lent in narrow.pool._lent if lent._side._reader is not None}
     assert await cancelled_after(0, reads[3])
@@ -423,9 +401,7 @@ async def test_all_are_cancelled_while_no_connection_is_free(written, open_datab
     narrow = await open_database(pool_size=1)
     async with narrow.session() as session:
         await session.fetch_value(catalog["notes.count"])
-        reads = [
-            asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"])) for _ in range(8)
-        ]
+        reads = started(narrow, catalog, 8)
         await asyncio.sleep(0.05)
         for each in reads:
             each.cancel()
@@ -441,12 +417,12 @@ async def test_nobody_waits_for_a_connection_longer_than_was_said(written, open_
 
     async def refused_after(delay: float) -> float:
         await asyncio.sleep(delay)
-        started = time.monotonic()
+        since = time.monotonic()
         with pytest.raises(PoolTimeoutError) as caught:
             await narrow.fetch_value(catalog["notes.count"])
         assert caught.value.size == caught.value.in_use == 1
         assert 0.35 < caught.value.waited < 3
-        return time.monotonic() - started
+        return time.monotonic() - since
 
     async with narrow.session() as session:
         await session.fetch_value(catalog["notes.count"])
@@ -487,9 +463,9 @@ async def test_closing_does_not_wait_for_those_who_keep_coming(written, open_dat
 
     readers = [asyncio.ensure_future(reader()) for _ in range(8)]
     await asyncio.sleep(0.1)
-    started, before = time.monotonic(), served
+    since, before = time.monotonic(), served
     await narrow.aclose()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - since < 5
     outcomes = await asyncio.gather(*readers, return_exceptions=True)
     assert served - before <= 8
     assert {str(outcome) for outcome in outcomes} == {"the database is closed"}
@@ -502,14 +478,12 @@ async def test_those_who_wait_are_told_that_the_database_is_closed(
     narrow = await open_database(pool_size=1)
     async with narrow.session() as session:
         await session.fetch_value(catalog["notes.count"])
-        reads = [
-            asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"])) for _ in range(4)
-        ]
+        reads = started(narrow, catalog, 4)
         await asyncio.sleep(0.05)
-        started = time.monotonic()
+        since = time.monotonic()
         await narrow.aclose()
         outcomes = await asyncio.gather(*reads, return_exceptions=True)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - since < 5
     assert all(isinstance(outcome, DeerstoreError) for outcome in outcomes), outcomes
     assert {str(outcome) for outcome in outcomes} == {"the database is closed"}
 
@@ -560,7 +534,7 @@ async def test_when_no_connection_can_be_made_each_is_told_so(
     for pooled in list(narrow.pool._idle):
         pooled.terminate()
     monkeypatch.setattr(narrow.pool, "_connect", refuse)
-    reads = [asyncio.ensure_future(narrow.fetch_value(catalog["notes.count"])) for _ in range(6)]
+    reads = started(narrow, catalog, 6)
     outcomes = await asyncio.gather(*reads, return_exceptions=True)
     assert isinstance(outcomes.pop(4), ConnectionLostError | asyncio.CancelledError)
     assert [type(outcome) for outcome in outcomes] == [ConnectionLostError] * 5

@@ -139,8 +139,10 @@ async def test_a_destroyed_read_gives_its_turn_back(database, catalog, notes):
 
 
 async def test_a_call_from_another_event_loop_is_refused_though_turns_are_taken(
-    open_database, database, catalog, notes
+    open_database, database, catalog, notes, monkeypatch
 ):
+    # Nobody is let in because the others take long.
+    monkeypatch.setattr("deerstore.database.turns._STALL", 60)
     wide = await open_database(pool_size=4)
     long = [
         asyncio.ensure_future(wide.fetch_value(catalog["slow.read"], seconds=20.0))

@@ -1,6 +1,7 @@
 -- Run events. A thread's seq comes from its row in run_event_counters: whoever appends locks that
 -- row until the commit, so that seq rises in commit order. The counter is never below the highest
--- seq of the thread, whoever wrote it, and outlives the events.
+-- seq of the thread, whoever wrote it, and outlives the events. A write returns no row here:
+-- LAST_INSERT_ID(…) sends the number that the next step needs along with its answer.
 
 -- name: run_events.append_batch :value
 -- doc: Append `count` events to one thread, in order, all or nothing. The first gets seq base + 1,
