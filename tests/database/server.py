@@ -49,7 +49,8 @@ class Server:
                 f"WHERE datname = '{self._name}' AND pid <> pg_backend_pid()"
             )
         return await self._ask(
-            "SELECT p.id, p.command <> 'Sleep' OR t.trx_id IS NOT NULL, COALESCE(p.info, '') "
+            "SELECT p.id, p.command <> 'Sleep' OR t.trx_id IS NOT NULL, "
+            "COALESCE(p.info, CONCAT('(', p.command, ')')) "
             "FROM information_schema.processlist AS p "
             "LEFT JOIN information_schema.innodb_trx AS t ON t.trx_mysql_thread_id = p.id "
             f"WHERE p.db = '{self._name}'"
